@@ -8,17 +8,21 @@ export type { AuditChange, AuditEntry } from './store/audit.js';
 export type { TidemillOptions } from './mill/options.js';
 
 // Jobs
-export type { DefinedItem, JobType, ManyItem, NamedItem } from './mill/job-types.js';
+export type { DefinedItem, EnqueueManyOptions, JobType, ManyItem, NamedItem } from './mill/job-types.js';
 export {
   defineJob,
+  type BatchOptions,
   type DefinitionOptions,
   type JobDefinition,
   type JobOptions,
   type Retention,
   type WorkOptions,
 } from './jobs/definition.js';
-export type { JobContext, JobHandler } from './jobs/context.js';
+export type { BatchContext, BatchHandler, BatchJob, JobContext, JobHandler } from './jobs/context.js';
+export type { DeadLetter } from './core/records/dead-letter.js';
 export type { EnqueuedJob, EnqueueOptions, ScheduleOptions } from './jobs/enqueuer.js';
+export type { DebounceOptions } from './jobs/existing.js';
+export type { UpdateChanges } from './jobs/update.js';
 export type { JobsFilter } from './jobs/filter.js';
 export type { FindOptions } from './jobs/page.js';
 export type {
@@ -30,7 +34,10 @@ export type {
   ManyOptions,
   ResultOptions,
   Selection,
+  WatchOptions,
 } from './jobs/manager.js';
+export type { ChangeKind, JobChange } from './jobs/watch/change.js';
+export type { JobWatch } from './jobs/watch/watches.js';
 export type { ErrorGroups, ErrorsOptions, FailureGroup } from './core/records/failure-groups.js';
 export type { FieldValues } from './core/fields.js';
 export type { Schedule, Schedules, UpcomingRun } from './jobs/schedules.js';
@@ -38,15 +45,33 @@ export type { MillEvents } from './mill/events.js';
 export { JobStatus, type Attempt, type Job, type LogLine, type MissedPolicy } from './core/records/job.js';
 export type { FailureKind } from './core/records/work.js';
 
+// Limits
+export type {
+  BreakerOptions,
+  KeyedLimits,
+  PerKeyOptions,
+  RateOptions,
+  SharedLimitOptions,
+  WorkLimits,
+} from './engine/limits/options.js';
+export type { KeysOptions, LimitChanges, Limits, LimitState, LimitTarget } from './mill/limits.js';
+export type { BreakerRule, KeyRule, KeyUse, RateLimit, ScopeKind, ScopeLimits } from './store/limits.js';
+
 // Reactive tasks
 export type {
   CleanupPolicy,
   EvolutionConfig,
+  ReactiveBatchDefinition,
   ReactiveTaskDefinition,
+  ReactiveTaskOptions,
+  TaskBatchOptions,
   TaskRetryPolicy,
 } from './reactive/definition.js';
 export type {
+  BatchTask,
   GetDocumentOptions,
+  TaskBatchContext,
+  TaskBatchHandler,
   TaskContext,
   TaskHandler,
   ThrottleOptions,
@@ -67,8 +92,12 @@ export type {
   DocumentsPageOptions,
   FoundDocument,
 } from './documents/finding.js';
-export type { DocumentContext, HookContext, ScheduleErrorContext } from './documents/options.js';
-export type { DocumentMissedPolicy } from './documents/times/next.js';
+export type {
+  DocumentContext,
+  DocumentMissedPolicy,
+  HookContext,
+  ScheduleErrorContext,
+} from './documents/options.js';
 export type { DocumentFailure, DocumentFields, DocumentJob, DocumentState } from './store/documents.js';
 
 // Metrics
@@ -94,10 +123,12 @@ export {
   LeaseLostError,
   LockTakenError,
   OptionError,
+  PayloadError,
   StoppingError,
   StoreError,
   TaskConditionFailedError,
   TidemillError,
+  type PayloadIssue,
   type TidemillErrorOptions,
 } from './core/errors.js';
 

@@ -1,20 +1,23 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec';
-import { Audit } from './mill/audit.js';
+import type { Audit } from './mill/audit.js';
+import { checkSurplus } from './core/arguments.js';
 import { Emitter } from './core/emitter.js';
 import { asError } from './core/errors.js';
-import type { Job } from './core/records/job.js';
-import { safeLogger, type Logger } from './core/logger.js';
+import { toJob, type Job, type JobRecord } from './core/records/job.js';
+import { safeLogger, unskipped, type Logger } from './core/logger.js';
 import { checkFunction, show } from './core/options.js';
+import { secondsText } from './core/text/seconds.js';
 import type { LockContext } from './locks/lock-hold.js';
-import type { AnyHandler, JobHandler } from './jobs/context.js';
-import type { JobDefinition, JobOptions, WorkOptions } from './jobs/definition.js';
-import { readJob, readWork, type Handled } from './jobs/handler-arguments.js';
-import { checkEvent, type MillEvents } from './mill/events.js';
-import { Jobs } from './jobs/manager.js';
+import type { AnyHandler, BatchHandler, JobHandler } from './jobs/context.js';
+import type { BatchOptions, JobDefinition, JobOptions, WorkOptions } from './jobs/definition.js';
+import { readBatch, readJob, readWork, type Handled } from './jobs/handler-arguments.js';
+import { checkEvent, emitTurn, type MillEvents } from './mill/events.js';
+import type { Jobs } from './jobs/manager.js';
 import { Enqueuer, type EnqueuedJob, type EnqueueOptions, type ScheduleOptions } from './jobs/enqueuer.js';
+import { LikelyOptions } from './jobs/likely-options.js';
 import { Registry } from './jobs/registry.js';
-import { Results } from './jobs/results.js';
-import { Schedules } from './jobs/schedules.js';
+import type { Schedules } from './jobs/schedules.js';
+import { WatchRegistry } from './jobs/watch/watches.js';
 import { UnknownNames } from './jobs/unknown-names.js';
 import {
   DocumentSchedules,
@@ -22,26 +25,50 @@ import {
   type DocumentSchedule,
   type NamedSchedule,
 } from './mill/document-schedules.js';
-import { healthOf, type Health } from './mill/health.js';
+import { healthOf, isSilent, type Health } from './mill/health.js';
+import { OutageWatch } from './mill/outage-watch.js';
 import { StoreHandle } from './mill/store-handle.js';
 import { instancesOf, type MillInstance } from './mill/instances.js';
-import { jobType, readItems, type JobType, type ManyItem, type Payload } from './mill/job-types.js';
+import type { Limits } from './mill/limits.js';
+import { SharedLimits } from './mill/shared-limits.js';
+import type { SharedLimitOptions } from './engine/limits/options.js';
+import {
+  jobType,
+  MANY_HINT,
+  readItems,
+  type EnqueueManyOptions,
+  type JobType,
+  type ManyItem,
+  type Payload,
+} from './mill/job-types.js';
 import { Lifecycle, type StartOptions, type StopOptions } from './mill/lifecycle.js';
 import { Locks, type LockOptions } from './locks/locks.js';
 import { Monitor } from './metrics/monitor.js';
 import type { PrometheusRegistry } from './metrics/prometheus.js';
-import { Metrics } from './metrics/series.js';
+import type { Metrics } from './metrics/series.js';
 import { checkMillOptions, type MillSettings, type TidemillOptions } from './mill/options.js';
-import { compileTask, type ReactiveTaskDefinition } from './reactive/definition.js';
+import {
+  compileTask,
+  type ReactiveBatchDefinition,
+  type ReactiveTaskDefinition,
+} from './reactive/definition.js';
 import { Definitions } from './reactive/definitions.js';
-import { Tasks, type TaskPage, type TasksPageOptions } from './reactive/manage/manager.js';
+import type { Tasks, TaskPage, TasksPageOptions } from './reactive/manage/manager.js';
 import { reactiveOf } from './reactive/reactive-of.js';
 import type { TasksFilter } from './reactive/manage/tasks-filter.js';
-import type { InstanceRuntime } from './mill/instance-runtime.js';
-import { loadDoctor, loadRuntime, loadWhy } from './mill/parts.js';
-import type { Role } from './mill/roles.js';
+import {
+  lateAudit,
+  lateJobs,
+  lateLimits,
+  lateMetrics,
+  lateResults,
+  lateSchedules,
+  lateTasks,
+  loadDoctor,
+  loadWhy,
+} from './mill/parts.js';
 import type { Finding } from './store/inspect.js';
-import type { Store, TransactionOf } from './store/port.js';
+import { EVERYTHING, type ScopeRef, type Store, type TransactionOf } from './store/port.js';
 import type { ScheduleTimes } from './time/interval.js';
 import { Tracing } from './tracing/load.js';
 import type { Reason, WhyTarget } from './mill/why.js';
@@ -59,6 +86,8 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
   readonly schedules: Schedules;
   /** Finds, retries and pauses reactive tasks. */
   readonly tasks: Tasks;
+  /** Lists limits with their use, and changes them while everything runs. */
+  readonly limits: Limits;
   /** What ran on all instances, minute by minute, over the last day. */
   readonly metrics: Metrics;
   /** The audit log of manual actions. The dashboard and the command line write to it. */
@@ -75,14 +104,16 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
   /** Undefined without a logger: there would be nobody to warn. */
   readonly #unknownNames: UnknownNames | undefined;
   readonly #definitions = new Definitions();
+  readonly #shared = new SharedLimits();
   readonly #enqueuer: Enqueuer<TransactionOf<S>>;
-  readonly #results: Results;
+  readonly #results: ReturnType<typeof lateResults>;
   readonly #locks: Locks;
   readonly #documents: DocumentSchedules;
   readonly #lifecycle: Lifecycle;
   readonly #monitor: Monitor;
   readonly #tracing: Tracing;
   readonly #store: StoreHandle<S>;
+  readonly #outage: OutageWatch;
   #historyLost = 0;
 
   constructor(options: TidemillOptions<S>) {
@@ -101,9 +132,30 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
       isStarted: () => this.started,
       leaving: () => this.#monitor.stop(),
     });
+    this.#outage = new OutageWatch({
+      store: () => this.#store.opened,
+      isStarted: () => this.started,
+      isSilent: () => isSilent(this.#lifecycle.runtime?.state, this.#settings),
+      report: (error, where) => this.#report(error, where),
+      lost: (error) => {
+        this.#log.warn(
+          unskipped({ error }),
+          `the database does not answer; work waits until it does: ${error.message}`,
+        );
+        this.#events.emit('store:lost', { error, instanceId: this.instanceId });
+      },
+      back: (forMs) => {
+        this.#log.warn(
+          unskipped({ forMs }),
+          `the database answers again, after ${secondsText(forMs)}; work continues`,
+        );
+        this.#events.emit('store:back', { forMs, instanceId: this.instanceId });
+      },
+    });
     const store = (): Promise<Store> => this.#store.open();
-    const due = (): void => this.#lifecycle.runtime?.notify();
-    this.#results = new Results(store);
+    const due = (names?: Iterable<string>): void => this.#lifecycle.runtime?.jobs.notify(names);
+    this.#results = lateResults(store);
+    const watches = new WatchRegistry(store);
     this.#locks = new Locks(store, this.instanceId, (error, where) => this.#fault(error, where));
     this.#monitor = new Monitor({
       settings: this.#settings.monitoring,
@@ -122,41 +174,81 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
       meter: this.#monitor.meter,
       tracer: () => this.#tracing.tracer,
       fault: (error, where) => this.#fault(error, where),
+      instance: () => this.#lifecycle.runtime,
     });
     this.#lifecycle = new Lifecycle({
-      shutdownMs: this.#settings.shutdownMs,
+      store: this.#store,
+      runtime: {
+        settings: this.#settings,
+        registry: this.#registry,
+        definitions: this.#definitions,
+        shared: this.#shared,
+        scheduleLimits: () => this.#documents.limits,
+        events: this.#events,
+        log: this.#log,
+        meter: this.#monitor.meter,
+        tracer: () => this.#tracing.tracer,
+        results: this.#results,
+        expired: (jobs) => this.#expired(jobs),
+        fault: (error, where) => this.#fault(error, where),
+      },
       documents: this.#documents,
       locks: this.#locks,
       results: this.#results,
-      createRuntime: (roles) => this.#createRuntime(roles),
+      watches,
       monitor: this.#monitor,
-      close: () => {
-        this.#unknownNames?.stop();
-        return this.#store.release();
-      },
-      started: () => this.#events.emit('start', { instanceId: this.instanceId }),
-      stopping: (waitUntil) => this.#events.emit('stop', { instanceId: this.instanceId, waitUntil }),
+      unknownNames: this.#unknownNames,
     });
-    this.#enqueuer = new Enqueuer(() => this.#store.open(), this.#registry, {
-      due,
-      reserve: (name, id) => this.#lifecycle.runtime?.reserve(name, id),
+    this.#enqueuer = new Enqueuer({
+      store: () => this.#store.open(),
+      registry: this.#registry,
+      engine: () => this.#lifecycle.runtime?.jobs,
       stored: (jobs) => this.stored?.(jobs),
-      named: (name, opened) => this.#unknownNames?.note(name, opened),
+      unknownNames: this.#unknownNames,
+      expired: (jobs) => this.#expired(jobs),
+      likelyOptions: options.logger === false ? undefined : new LikelyOptions(this.#log),
       meter: this.#monitor.meter,
       tracer: () => this.#tracing.tracer,
     });
-    this.jobs = new Jobs({
+    this.jobs = lateJobs({
       store,
       registry: this.#registry,
       results: this.#results,
+      watches,
       due,
       cancelled: (job) => this.#events.emit('job:cancel', { job, instanceId: this.instanceId }),
+      unknownNames: this.#unknownNames,
       why: async (id) => (await this.why({ kind: 'jobs', id })).map(({ text }) => text),
     });
-    this.schedules = new Schedules(store, due);
-    this.tasks = new Tasks(store, () => this.#definitions.plans);
-    this.metrics = new Metrics(store);
-    this.audit = new Audit(store, this.#settings.auditMs);
+    this.schedules = lateSchedules(store, due);
+    this.tasks = lateTasks(store, () => this.#definitions.plans);
+    this.limits = lateLimits({
+      store,
+      scopes: () => this.#scopes(),
+      plans: () => this.#definitions.plans,
+      documents: (cap) => this.#documents.depths(cap),
+      turned: (scope, to, until) => {
+        emitTurn(this.#events, scope, { to, until }, this.instanceId);
+      },
+    });
+    this.metrics = lateMetrics(store);
+    this.audit = lateAudit(store, this.#settings.auditMs);
+  }
+
+  /** All work that this process defines. */
+  *#scopes(): Generator<ScopeRef> {
+    for (const name of this.#registry.names) yield { kind: 'job', name };
+    for (const name of this.#definitions.tasks.keys()) yield { kind: 'task', name };
+    for (const name of this.#documents.limits.keys()) yield { kind: 'documents', name };
+  }
+
+  #expired(jobs: readonly JobRecord[]): void {
+    for (const record of jobs) {
+      const { id, name, updatedAt } = record;
+      this.#monitor.meter.ended('job', name, 'expired', updatedAt.getTime());
+      this.#events.emit('job:expire', { job: toJob(record), instanceId: this.instanceId });
+      this.#results.ended(id, () => record);
+    }
   }
 
   /** Names of the jobs that have a handler on this instance. */
@@ -172,6 +264,11 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
   /** For subclasses: receives newly stored jobs before `enqueue` returns them. Used by `tidemill/testing`. */
   protected stored?(jobs: readonly EnqueuedJob[]): Promise<readonly EnqueuedJob[]>;
 
+  /** For subclasses: starts batches that wait for more work. Used by `tidemill/testing`. */
+  protected startBatches(): void {
+    this.#lifecycle.runtime?.startBatches();
+  }
+
   /** Defines a job and its handler in one call. */
   job<Schema extends StandardSchemaV1>(
     name: string,
@@ -183,29 +280,74 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     options: JobOptions,
     handler: JobHandler<T, TransactionOf<S>>,
   ): JobType<T, TransactionOf<S>>;
-  job<T = unknown>(name: string, handler: JobHandler<T, TransactionOf<S>>): JobType<T, TransactionOf<S>>;
+  /** With `thread`, the handler is the default export of a module, which runs in worker threads. */
+  job<T = unknown>(
+    name: string,
+    handler: JobHandler<T, TransactionOf<S>> | (JobOptions & { readonly thread: URL | string }),
+  ): JobType<T, TransactionOf<S>>;
   job(
     name: string,
     second: (JobOptions & { readonly schema?: StandardSchemaV1 }) | AnyHandler = {},
     third?: AnyHandler,
+    ...surplus: readonly unknown[]
   ): JobType<unknown, TransactionOf<S>> {
-    const handled = readJob(name, second, third);
+    const handled = readJob(name, [second, third], surplus);
     this.#work(handled);
     return jobType(handled.worker.definition, this.#enqueuer);
   }
 
-  /** Registers this instance's handler for a job that `defineJob` defined. */
+  /**
+   * Registers this instance's handler for a job that `defineJob` defined. With `thread`, the handler is the default export
+   * of a module, which runs in worker threads.
+   */
   work<Input, Output, Result>(
     definition: JobDefinition<Input, Output, Result>,
-    handler: JobHandler<Output, TransactionOf<S>, NoInfer<Result>>,
+    handler:
+      | JobHandler<Output, TransactionOf<S>, NoInfer<Result>>
+      | (WorkOptions & { readonly thread: URL | string }),
   ): void;
   work<Input, Output, Result>(
     definition: JobDefinition<Input, Output, Result>,
     options: WorkOptions,
     handler: JobHandler<Output, TransactionOf<S>, NoInfer<Result>>,
   ): void;
-  work(definition: JobDefinition, second: WorkOptions | AnyHandler = {}, third?: AnyHandler): void {
-    this.#work(readWork(definition, second, third));
+  work(
+    definition: JobDefinition,
+    second: WorkOptions | AnyHandler = {},
+    third?: AnyHandler,
+    ...surplus: readonly unknown[]
+  ): void {
+    this.#work(readWork(definition, [second, third], surplus));
+  }
+
+  /**
+   * Registers this instance's handler for batches of a job that `defineJob` defined: it gets up to `size` jobs in one
+   * call, and each of them has its own outcome.
+   */
+  batch<Input, Output, Result>(
+    definition: JobDefinition<Input, Output, Result>,
+    handler: BatchHandler<Output, TransactionOf<S>, NoInfer<Result>>,
+  ): void;
+  batch<Input, Output, Result>(
+    definition: JobDefinition<Input, Output, Result>,
+    options: BatchOptions,
+    handler: BatchHandler<Output, TransactionOf<S>, NoInfer<Result>>,
+  ): void;
+  batch(
+    definition: JobDefinition,
+    second: BatchOptions | AnyHandler = {},
+    third?: AnyHandler,
+    ...surplus: readonly unknown[]
+  ): void {
+    this.#work(readBatch(definition, [second, third], surplus));
+  }
+
+  /**
+   * Defines a limit that several names and kinds of work share: `limits: { shared: [name] }` in their definitions. The
+   * definition of the instance that started last holds.
+   */
+  limit(name: string, options: SharedLimitOptions): void {
+    this.#shared.add(name, options);
   }
 
   /** Enqueues a job. Once the promise resolves, the job is stored and runs at least once, whatever crashes. */
@@ -220,23 +362,32 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     job: JobDefinition<Input, unknown> | string,
     ...rest: Payload<Input, [options?: EnqueueOptions<TransactionOf<S>>]>
   ): Promise<EnqueuedJob<Input>>;
-  enqueue(
+  async enqueue(
     target: JobDefinition | string,
     data?: unknown,
     options?: EnqueueOptions<TransactionOf<S>>,
+    ...surplus: readonly unknown[]
   ): Promise<EnqueuedJob> {
+    checkSurplus('enqueue(job, data, options)', 'Pass all options in the third one.', surplus);
     return this.#enqueuer.enqueue(target, data, options);
   }
 
   /**
    * Enqueues many jobs in one write and returns them in the same order. One invalid item rejects the whole call. An item
-   * names its job, `{ name, data, ...options }`, or has its definition, `{ job: definition, data, ...options }`.
+   * names its job, `{ name, data, ...options }`, or has its definition, `{ job: definition, data, ...options }`. The
+   * second argument applies to the call: `{ transaction }`.
    */
-  async enqueueMany<const Inputs extends readonly unknown[]>(items: {
-    readonly [K in keyof Inputs]: ManyItem<Inputs[K], TransactionOf<S>>;
-  }): Promise<{ -readonly [K in keyof Inputs]: EnqueuedJob<Inputs[K]> }> {
-    const asked = readItems<TransactionOf<S>>(items);
-    return (await this.#enqueuer.enqueueMany(asked)) as never;
+  enqueueMany<const Inputs extends readonly unknown[]>(
+    items: { readonly [K in keyof Inputs]: ManyItem<Inputs[K], TransactionOf<S>> },
+    options?: EnqueueManyOptions<TransactionOf<S>>,
+  ): Promise<{ -readonly [K in keyof Inputs]: EnqueuedJob<Inputs[K]> }>;
+  async enqueueMany(
+    items: readonly ManyItem<unknown, TransactionOf<S>>[],
+    options?: EnqueueManyOptions<TransactionOf<S>>,
+    ...surplus: readonly unknown[]
+  ): Promise<never> {
+    checkSurplus('enqueueMany(items, options)', MANY_HINT, surplus);
+    return (await this.#enqueuer.enqueueMany(readItems(items, options))) as never;
   }
 
   /** Enqueues a job to run as soon as possible: `enqueue` without options. */
@@ -246,7 +397,12 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     job: JobDefinition<Input, unknown> | string,
     ...rest: Payload<Input, []>
   ): Promise<EnqueuedJob<Input>>;
-  now(target: JobDefinition | string, data?: unknown): Promise<EnqueuedJob> {
+  async now(
+    target: JobDefinition | string,
+    data?: unknown,
+    ...surplus: readonly unknown[]
+  ): Promise<EnqueuedJob> {
+    checkSurplus('now(job, data)', 'For options, call enqueue(job, data, options).', surplus);
     return this.#enqueuer.enqueue(target, data);
   }
 
@@ -259,8 +415,16 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     target: JobDefinition<Input, unknown> | string,
     data?: NoInfer<Input>,
     options?: ScheduleOptions,
-  ): Promise<Job<Input>> {
-    return this.#enqueuer.schedule(when, target, data, options) as Promise<Job<Input>>;
+  ): Promise<Job<Input>>;
+  async schedule(
+    when: ScheduleTimes,
+    target: JobDefinition | string,
+    data?: unknown,
+    options?: ScheduleOptions,
+    ...surplus: readonly unknown[]
+  ): Promise<never> {
+    checkSurplus('schedule(times, job, data, options)', 'Pass all options in the fourth one.', surplus);
+    return (await this.#enqueuer.schedule(when, target, data, options)) as never;
   }
 
   /**
@@ -270,7 +434,14 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
    */
   reactiveTask<Doc = Record<string, unknown>>(
     definition: ReactiveTaskDefinition<Doc, TransactionOf<S>>,
-  ): Promise<void> {
+  ): Promise<void>;
+  /** Defines a task whose handler gets several due documents in one call. */
+  // From a union of both, the compiler could not tell which handler it is and type its arguments.
+  reactiveTask<Doc = Record<string, unknown>>(
+    // eslint-disable-next-line @typescript-eslint/unified-signatures
+    definition: ReactiveBatchDefinition<Doc, TransactionOf<S>>,
+  ): Promise<void>;
+  reactiveTask(definition: ReactiveTaskDefinition<never> | ReactiveBatchDefinition<never>): Promise<void> {
     const compiled = compileTask(definition);
     const { given } = this.#store;
     const { plan } = compiled;
@@ -320,7 +491,12 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
    * Runs `work` in a transaction of the store. Pass its argument as the `transaction` option of `enqueue` and other
    * calls.
    */
-  async withTransaction<T>(work: (transaction: TransactionOf<S>) => Promise<T>): Promise<T> {
+  withTransaction<T>(work: (transaction: TransactionOf<S>) => Promise<T>): Promise<T>;
+  async withTransaction<T>(
+    work: (transaction: TransactionOf<S>) => Promise<T>,
+    ...surplus: readonly unknown[]
+  ): Promise<T> {
+    checkSurplus('withTransaction(work)', 'For other settings, open a transaction of your driver.', surplus);
     checkFunction('withTransaction', 'work', work);
     return this.#enqueuer.transaction(await this.#store.open(), work);
   }
@@ -396,10 +572,32 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     return instancesOf(await this.#store.open());
   }
 
-  /** Explains why a job or a reactive task is not running. Returns an empty list if it is running or has ended. */
+  /**
+   * Explains why a job, a reactive task or a document is not running. Returns an empty list if it is running or has
+   * ended. Of a document that runs, it tells when its lock ends.
+   */
   async why(target: WhyTarget): Promise<readonly Reason[]> {
     const { Why } = await loadWhy();
-    return new Why(() => this.#store.open(), this.tasks).of(target);
+    return new Why(() => this.#store.open(), this.tasks, this.#documents.named).of(target);
+  }
+
+  /**
+   * Pauses all work in the cluster: no instance starts a job, a reactive task or a document schedule until `resume`, also
+   * after restarts. Running work ends normally. Pauses of single names stay as they are.
+   */
+  async pause(): Promise<void> {
+    await (await this.#store.open()).jobs.pauseName(EVERYTHING);
+  }
+
+  /** Ends the pause of all work. Names that were paused by themselves stay paused. */
+  async resume(): Promise<void> {
+    await (await this.#store.open()).jobs.resumeName(EVERYTHING);
+    this.#lifecycle.runtime?.jobs.notify();
+  }
+
+  /** Returns whether all work of the cluster is paused. */
+  async paused(): Promise<boolean> {
+    return (await this.#store.open()).jobs.isPaused(EVERYTHING);
   }
 
   /**
@@ -412,10 +610,11 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
 
   /** Returns the state of this instance: whether it is healthy, why not, and how much it runs. */
   health(): Health {
-    const { leads: leader = false, troubles = [] } = this.#lifecycle.runtime ?? {};
+    const { leads: leader = false, troubles = [], isAllPaused = false } = this.#lifecycle.runtime ?? {};
     const planning = {
       leader,
-      troubles: [...troubles, ...this.#documents.troubles],
+      paused: isAllPaused || this.#documents.isPaused,
+      troubles: [...this.#outage.troubles, ...troubles, ...this.#documents.troubles],
       historyLost: this.#historyLost,
     };
     const { state, shortage } = this.#lifecycle.runtime ?? {};
@@ -424,29 +623,19 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
 
   #work({ where, worker }: Handled): void {
     this.#registry.add(where, worker);
-    this.#lifecycle.runtime?.notify();
+    this.#lifecycle.runtime?.jobAdded();
+    this.#lifecycle.runtime?.jobs.notify();
   }
 
-  async #createRuntime(roles: ReadonlySet<Role>): Promise<InstanceRuntime> {
-    const { InstanceRuntime } = await loadRuntime();
-    return new InstanceRuntime({
-      settings: this.#settings,
-      roles,
-      store: await this.#store.open(),
-      registry: this.#registry,
-      definitions: this.#definitions,
-      events: this.#events,
-      log: this.#log,
-      meter: this.#monitor.meter,
-      tracer: () => this.#tracing.tracer,
-      ended: (id, job) => this.#results.ended(id, job),
-      fault: (error, where) => this.#fault(error, where),
-    });
-  }
-
-  /** Reports an error that no caller sees: to the listeners of `error`, or to the log if there are none. */
+  /**
+   * Reports an error that no caller sees: to the listeners of `error`, or to the log if there are none. During an outage,
+   * only some of those that repeat.
+   */
   #fault(problem: unknown, where: string): void {
-    const error = asError(problem);
+    this.#outage.fault(asError(problem), where);
+  }
+
+  #report(error: Error, where: string): void {
     if (this.#events.has('error') && !where.startsWith('listener of error')) {
       this.#events.emit('error', { error, where, instanceId: this.instanceId });
     } else this.#log.error({ error, where }, `${where}: ${error.message}`);

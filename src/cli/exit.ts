@@ -22,7 +22,7 @@ export class CliError extends Error {
   }
 }
 
-const NOTHING: ReadonlySet<string> = new Set(['SCHEDULE_MISSING', 'JOB_MISSING']);
+const NOTHING: ReadonlySet<string> = new Set(['SCHEDULE_MISSING', 'JOB_MISSING', 'TASK_MISSING']);
 
 export function exitOf(error: unknown): Exit {
   if (error instanceof CliError) return error.exit;

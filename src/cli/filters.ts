@@ -39,30 +39,30 @@ function statuses<T extends string>(
   return given as readonly T[] | undefined;
 }
 
-const since = (flags: FilterFlags): { createdAt?: { from: Date } } =>
-  flags.since === undefined
-    ? {}
-    : { createdAt: { from: new Date(Date.now() - milliseconds('since', flags.since)) } };
-
-export function jobsFilter(flags: FilterFlags): JobsFilter {
-  const status = statuses(flags.status, Object.values(JobStatus));
+/** What jobs and tasks are filtered by alike. */
+function common<T extends string>(
+  flags: FilterFlags,
+  known: readonly T[],
+): Pick<JobsFilter, 'error' | 'createdAt'> & { readonly status?: readonly T[] } {
+  const status = statuses(flags.status, known);
   return {
-    ...(flags.name === undefined ? {} : { name: flags.name }),
     ...(status === undefined ? {} : { status }),
     ...(flags.error === undefined ? {} : { error: flags.error }),
-    ...since(flags),
+    ...(flags.since === undefined
+      ? {}
+      : { createdAt: { from: new Date(Date.now() - milliseconds('since', flags.since)) } }),
   };
 }
 
-export function tasksFilter(flags: FilterFlags): TasksFilter {
-  const status = statuses(flags.status, Object.values(TaskStatus));
-  return {
-    ...(flags.name === undefined ? {} : { task: flags.name }),
-    ...(status === undefined ? {} : { status }),
-    ...(flags.error === undefined ? {} : { error: flags.error }),
-    ...since(flags),
-  };
-}
+export const jobsFilter = (flags: FilterFlags): JobsFilter => ({
+  ...(flags.name === undefined ? {} : { name: flags.name }),
+  ...common(flags, Object.values(JobStatus)),
+});
+
+export const tasksFilter = (flags: FilterFlags): TasksFilter => ({
+  ...(flags.name === undefined ? {} : { task: flags.name }),
+  ...common(flags, Object.values(TaskStatus)),
+});
 
 /** Describes the filter in words, for a question. */
 export function inWords(flags: FilterFlags, statusesMeant: readonly string[]): string {

@@ -1,3 +1,4 @@
+import { suggestion } from '../mill/tools.js';
 import type { Session } from './context.js';
 import { CliError, Exit } from './exit.js';
 
@@ -32,7 +33,11 @@ export async function kindOfName(session: Session, name: string): Promise<'job' 
       Exit.USAGE,
       `"${name}" names jobs and reactive tasks; pass --kind job or --kind task.`,
     );
-  if (!jobs.has(name) && !tasks.has(name))
-    session.out.note(`No work has the name "${name}" yet; it counts as a name of jobs.`);
+  if (!jobs.has(name) && !tasks.has(name)) {
+    const meant = suggestion(name, [...jobs, ...tasks]);
+    session.out.note(
+      `No job, task or instance has the name "${name}".${meant} Until one has, it counts as a name of jobs.`,
+    );
+  }
   return tasks.has(name) ? 'task' : 'job';
 }

@@ -8,7 +8,10 @@ import { addDashboard } from './commands/dashboard.js';
 import { addDemo } from './commands/demo.js';
 import { addDoctor } from './commands/doctor.js';
 import { addDropTriggers } from './commands/drop-triggers.js';
+import { addForget } from './commands/forget.js';
+import { addImport } from './commands/import.js';
 import { addInit } from './commands/init.js';
+import { addLimits } from './commands/limits.js';
 import { addLs } from './commands/ls.js';
 import { addPause, addResume } from './commands/pause.js';
 import { addReconcile } from './commands/reconcile.js';
@@ -29,7 +32,7 @@ const ABOUT = `Inspects and manages the background work of a Tidemill store.
 
 const EXITS = `
 Exit codes: 0 success · 1 failure · 2 wrong usage · 3 nothing found · 4 doctor found problems
-Documentation: docs/cli.md`;
+Each command explains its options: tidemill <command> --help · Guide: docs/cli.md in the repository`;
 
 /** Builds the whole tree of commands. */
 export function buildProgram(terminal: Terminal): CommandBuilder {
@@ -68,7 +71,10 @@ export function buildProgram(terminal: Terminal): CommandBuilder {
   addCancel(builder);
   addPause(builder);
   addResume(builder);
+  addLimits(builder);
   addReconcile(builder);
+  addForget(builder);
+  addImport(builder);
   addDropTriggers(builder);
   program.commandsGroup('Shell:');
   addCompletion(builder);

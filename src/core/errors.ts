@@ -51,6 +51,23 @@ export class OptionError extends TidemillError {
   }
 }
 
+/** One fault of a payload, as its schema tells it: `Issue` of Standard Schema. */
+export interface PayloadIssue {
+  readonly message: string;
+  readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
+}
+
+/** A payload does not fit the schema of its job. `issues` has what the schema found. Nothing was written. */
+export class PayloadError extends OptionError {
+  static override readonly brand: string = 'PayloadError';
+  override readonly code: string = 'BAD_PAYLOAD';
+  readonly issues: readonly PayloadIssue[];
+  constructor(message: string, issues: readonly PayloadIssue[]) {
+    super(message);
+    this.issues = issues;
+  }
+}
+
 /** Throw this from a handler to skip the remaining retries: the job goes straight to `failed`. */
 export class FatalError extends TidemillError {
   static override readonly brand: string = 'FatalError';

@@ -37,6 +37,11 @@ const repeat: Called = [
   ['missed', "the first argument of schedule, '@every 90s' or a cron text,"],
   [JOB, "mill.schedule('@every 90s', name, data), or with a cron text,"],
 ];
+/** Options of schedules only. */
+const scheduled = (option: string): Called => [
+  [option, option],
+  [JOB, `${option}, an option of mill.schedule,`],
+];
 const kept = (status: string): Called => [
   ['retention', `retention: { ${status} }`],
   [JOB, `retention: { ${status} }, an option of the definition and of the mill,`],
@@ -49,6 +54,8 @@ const lease: Called = [
 const concurrency: Called = [['concurrency', 'concurrency']];
 const poll: Called = [['pollInterval', 'pollInterval: { min, max }']];
 const store: Called = [['store', 'store']];
+/** Of the stores' own options, `uri` is MongoDB's and `url` PostgreSQL's. */
+const server: Called = [...store, ['uri', 'uri'], ['url', 'url']];
 
 /** By the name in lower case, without `_` and `-`. */
 const FOREIGN = new Map<string, Called>(
@@ -95,10 +102,13 @@ const FOREIGN = new Map<string, Called>(
     pattern: repeat,
     repeatevery: repeat,
     repeatinterval: repeat,
-    tz: [['timezone', 'timezone']],
-    startdate: [['startAt', 'startAt']],
-    enddate: [['repeatUntil', 'repeatUntil']],
-    endat: [['repeatUntil', 'repeatUntil']],
+    tz: scheduled('timezone'),
+    timezone: scheduled('timezone'),
+    startdate: scheduled('startAt'),
+    startat: scheduled('startAt'),
+    enddate: scheduled('repeatUntil'),
+    endat: scheduled('repeatUntil'),
+    repeatuntil: scheduled('repeatUntil'),
     removeoncomplete: kept('completed'),
     removeonsuccess: kept('completed'),
     deleteafterseconds: kept('completed'),
@@ -121,22 +131,31 @@ const FOREIGN = new Map<string, Called>(
     processevery: poll,
     pollinginterval: poll,
     pollingintervalseconds: poll,
+    initialdelay: retryDelay,
+    ttl: [['lease', 'lease']],
+    handler: [['onDocument', 'onDocument']],
+    name: [['task', 'task']],
     db: [
       ['store', 'store'],
       ['transaction', 'transaction'],
+      ['database', 'database'],
     ],
-    connection: store,
-    connectionstring: store,
+    dbname: [['database', 'database']],
+    connection: server,
+    connectionstring: server,
     mongo: store,
     pgpool: store,
-    url: store,
-    uri: store,
+    url: server,
+    uri: server,
   } satisfies Record<string, Called>),
 );
 
 /** " That is called … here." for an option that another library has; '' if there is nothing to say. */
 export function calledHere(key: string, known: readonly string[]): string {
-  const called = FOREIGN.get(key.replaceAll(/[_-]/gu, '').toLowerCase());
+  const plain = key.replaceAll(/[_-]/gu, '').toLowerCase();
+  // Another spelling of an option of this call, which the caller suggests.
+  if (known.some((one) => one.toLowerCase() === plain)) return '';
+  const called = FOREIGN.get(plain);
   const here = called?.find(([option]) => known.includes(option))?.[1];
   return here === undefined ? '' : ` That is called ${here} here.`;
 }

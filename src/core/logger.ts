@@ -19,13 +19,18 @@ export function forConsole(value: unknown): unknown {
   return text.search(UNSEEN) < 0 ? value : text.replaceAll(UNSEEN, ' ');
 }
 
+/** Marks the fields of a line that the default logger never leaves out. Other loggers do not write symbols. */
+const UNSKIPPED = Symbol('unskipped');
+
+export const unskipped = (fields: object): object => ({ ...fields, [UNSKIPPED]: true });
+
 /** The default logger: warnings and errors go to `console.error`, at most one line every ten seconds. */
 function consoleLogger(): Logger {
   let quietUntil = 0;
   let swallowed = 0;
   const line = (fields: object, message: string): void => {
     const now = performance.now();
-    if (now < quietUntil) {
+    if (now < quietUntil && !(UNSKIPPED in fields)) {
       swallowed += 1;
       return;
     }

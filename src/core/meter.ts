@@ -3,9 +3,11 @@ export type MeasuredKind = 'job' | 'task' | 'document';
 
 /**
  * How an attempt ended, once its outcome is recorded. `retried`: it failed and will be retried. `failed`: it failed and
- * no attempt is left. `released`: it was handed back without using an attempt.
+ * no attempt is left. `released`: it was handed back without using an attempt. `expired`: a job was cancelled because it
+ * did not start in time.
  */
-export type Ended = 'completed' | 'retried' | 'failed' | 'skipped' | 'deferred' | 'cancelled' | 'released';
+export type Ended =
+  'completed' | 'retried' | 'failed' | 'skipped' | 'deferred' | 'cancelled' | 'released' | 'expired';
 
 export const ENDS: readonly Ended[] = [
   'completed',
@@ -15,7 +17,11 @@ export const ENDS: readonly Ended[] = [
   'deferred',
   'cancelled',
   'released',
+  'expired',
 ];
+
+/** What kept a limit from granting all that a claim wanted; `key`: the limits of each key. */
+export type HeldUpBy = 'concurrency' | 'rate' | 'breaker' | 'key';
 
 /**
  * Counts events where they happen. The methods are called for every piece of work, so an implementation only
@@ -32,6 +38,10 @@ export interface Meter {
   lost(kind: MeasuredKind, name: string): void;
   /** This process handed on work of a dead one. */
   reclaimed(kind: MeasuredKind, name: string): void;
+  /** Work started that counts against a limit. `scope`: the kind and the name of the limit, with a colon between. */
+  limitStarted(scope: string, count: number): void;
+  /** A claim got less of a limit than it wanted. */
+  limitHeldUp(scope: string, by: HeldUpBy): void;
   /** This instance lost its lease. */
   leaseLost(): void;
   /** A batch of changes was planned. */
@@ -51,6 +61,8 @@ export const noMeter: Meter = {
   ended: nothing,
   lost: nothing,
   reclaimed: nothing,
+  limitStarted: nothing,
+  limitHeldUp: nothing,
   leaseLost: nothing,
   planned: nothing,
   reconciled: nothing,

@@ -45,17 +45,33 @@ export function eitherName<O extends object, Name extends keyof O, Alias extends
   return options[name] ?? options[alias];
 }
 
-/** Throws unless `options` is an object with known keys only. `undefined` counts as an empty object. */
-export function checkKeys(where: string, options: unknown, known: readonly string[]): void {
+/** Options of another call that a caller may look for here: their names, and that call. */
+export interface Elsewhere {
+  readonly keys: readonly string[];
+  readonly call: string;
+}
+
+/**
+ * Throws unless `options` is an object with known keys only. `undefined` counts as an empty object. An option that
+ * belongs `elsewhere` is answered with the call that takes it.
+ */
+export function checkKeys(
+  where: string,
+  options: unknown,
+  known: readonly string[],
+  elsewhere?: Elsewhere,
+): void {
   if (options === undefined) return;
   if (typeof options !== 'object' || options === null || Array.isArray(options)) {
     throw new OptionError(`${where}: options must be an object, got ${show(options)}.`);
   }
   for (const key of Object.keys(options)) {
     if (known.includes(key)) continue;
-    throw new OptionError(
-      `${where}: unknown option "${key}".${calledHere(key, known) || suggestion(key, known)} Known options: ${known.join(', ')}.`,
-    );
+    const hint =
+      elsewhere?.keys.includes(key) === true
+        ? ` It belongs to ${elsewhere.call}.`
+        : calledHere(key, known) || suggestion(key, known);
+    throw new OptionError(`${where}: unknown option "${key}".${hint} Known options: ${known.join(', ')}.`);
   }
 }
 

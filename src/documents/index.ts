@@ -5,13 +5,13 @@
 export { Scheduler, type StopOptions } from './scheduler.js';
 export type {
   DocumentContext,
+  DocumentMissedPolicy,
   HookContext,
   ScheduleErrorContext,
   ScheduleOptions,
   SchedulerOptions,
 } from './options.js';
 export type { DocumentsFilter, DocumentsPage, DocumentsPageOptions, FoundDocument } from './finding.js';
-export type { DocumentMissedPolicy } from './times/next.js';
 export type {
   DocumentChanges as JobChanges,
   DocumentFailure,

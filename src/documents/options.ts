@@ -2,11 +2,15 @@ import type { Clock } from '../core/clock.js';
 import { OptionError } from '../core/errors.js';
 import type { Logger } from '../core/logger.js';
 import { checkFunction, checkInteger, checkKeys, checkOneOf, show } from '../core/options.js';
+import type { MissedPolicy } from '../core/records/job.js';
 import type { DocumentJob, DocumentJobStore } from '../store/documents.js';
 import { toMs, type Duration } from '../time/duration.js';
 import { retryRule, type RetryPolicy, type RetryRule } from '../time/retry.js';
 import { checkZone } from '../time/zone.js';
-import { MISSED, type DocumentMissedPolicy } from './times/next.js';
+
+/** What happens to runs that no scheduler started in time. `seed`: the next run is computed as in mongodb-cron. */
+export type DocumentMissedPolicy = MissedPolicy | 'seed';
+export const MISSED: readonly DocumentMissedPolicy[] = ['once', 'skip', 'all', 'seed'];
 
 /** The second argument of `onDocument`. */
 export interface DocumentContext<Doc = Record<string, unknown>> {

@@ -10,17 +10,11 @@ import type {
   DocumentsPageOptions,
 } from './finding.js';
 import { Hooks, type Fallback } from './run/hooks.js';
-import { Intervals } from '../time/interval.js';
 import { noMeasures, type Measures } from './run/measures.js';
-import {
-  checkJobStore,
-  checkScheduler,
-  type PollMs,
-  type SchedulerOptions,
-  type ScheduleSettings,
-} from './options.js';
-import { timeOf, type Time } from './times/time.js';
-import { loadConclude, loadFinding, loadRun } from './parts.js';
+import { checkScheduler, type PollMs, type SchedulerOptions, type ScheduleSettings } from './options.js';
+import type { Opened } from './opened.js';
+import { loadFinding, loadOpened, loadRun } from './parts.js';
+import type { ScheduleGate } from './run/schedule-gate.js';
 import type { SchedulerRun } from './run/scheduler-run.js';
 
 export interface StopOptions {
@@ -33,20 +27,23 @@ export interface StopOptions {
   readonly signal?: AbortSignal;
 }
 
-interface Open<Doc> {
-  readonly store: DocumentJobStore<Doc>;
-  readonly time: Time;
-}
-
 /** Set by the mill that owns the scheduler. */
 export interface SchedulerExtras {
   /** Names the scheduler in messages. */
   readonly where?: string;
   readonly fallback?: Fallback;
   readonly measures?: Measures;
+  /** True while nothing may start. Asked before each lock call. */
+  readonly isPaused?: () => Promise<boolean>;
+  /** The limits of the schedule; undefined while its mill does not run. */
+  readonly gate?: () => ScheduleGate | undefined;
+  /** Throws if the schedule must not start now. */
+  readonly check?: () => void;
 }
 
 const WHERE = 'new Scheduler';
+const never = (): Promise<boolean> => Promise.resolve(false);
+const noGate = (): undefined => undefined;
 
 function checkStop(options: StopOptions): {
   readonly timeoutMs: number;
@@ -72,8 +69,9 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
   readonly #log: Logger;
   readonly #hooks: Hooks<Doc>;
   readonly #measures: Measures;
+  readonly #extras: SchedulerExtras;
   #isRunning = false;
-  #opening: Promise<Open<Doc>> | undefined;
+  #opening: Promise<Opened<Doc>> | undefined;
   #starting: Promise<void> | undefined;
   #stopping: Promise<void> | undefined;
   #stop = new AbortController();
@@ -91,6 +89,7 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
     this.#pollMs = pollMs;
     this.#log = safeLogger(options.logger);
     this.#measures = extras.measures ?? noMeasures;
+    this.#extras = extras;
     const logged: Fallback = (error, where) =>
       this.#log.error({ error, where }, `${where}: ${error.message}`);
     this.#hooks = new Hooks(options, extras.fallback ?? logged);
@@ -132,6 +131,7 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
     } = {},
   ): Promise<void> {
     checkKeys('start', options, ['signal']);
+    this.#extras.check?.();
     options.signal?.throwIfAborted();
     if (this.#stopping !== undefined) await this.#stopping;
     this.#starting ??= this.#begin(options.signal);
@@ -169,23 +169,8 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
    * what `document` says. Throws if the schedule cannot be parsed.
    */
   async reschedule(document: Doc | DocumentJob<Doc>): Promise<boolean> {
-    const [{ store, time }, { conclude }] = await Promise.all([this.#open(), loadConclude()]);
-    const job = store.read?.(document as Doc) ?? (document as DocumentJob<Doc>);
-    await time.refresh();
-    const about = {
-      settings: this.#settings,
-      intervals: new Intervals(),
-      now: new Date(time.clock.now()),
-      marks: false,
-    };
-    const conclusion = conclude(job, { kind: 'returned', result: undefined }, about);
-    if (conclusion?.problem !== undefined) throw conclusion.problem;
-    const { revision } = job;
-    const basis = revision === undefined ? {} : { ifRevision: revision };
-    const fenced = { ifSleepUntil: job.sleepUntil ?? null, ...basis, signal: this.#stop.signal };
-    const ending = conclusion?.ending;
-    if (ending === undefined) return false;
-    return 'remove' in ending ? store.remove(job.id, fenced) : store.update(job.id, ending.changes, fenced);
+    const [opened, { reschedule }] = await Promise.all([this.#open(), loadOpened()]);
+    return reschedule(opened, this.#settings, document, this.#stop.signal);
   }
 
   /** Returns one page of documents, soonest first by default. Throws if the store cannot list documents. */
@@ -222,7 +207,7 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
   }
 
   /** Opens the store on first use; a stop closes it. */
-  #open(): Promise<Open<Doc>> {
+  #open(): Promise<Opened<Doc>> {
     const opening = (this.#opening ??= this.#connect());
     opening.catch(() => {
       if (this.#opening === opening) this.#opening = undefined;
@@ -230,12 +215,9 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
     return opening;
   }
 
-  async #connect(): Promise<Open<Doc>> {
-    const { store: given, clock } = this.#options;
-    const store = typeof given === 'function' ? await given() : given;
-    checkJobStore(this.#where, store);
-    await store.open?.({ counts: this.#settings.retry !== undefined });
-    return { store, time: timeOf(store as DocumentJobStore<never>, clock) };
+  async #connect(): Promise<Opened<Doc>> {
+    const { opened } = await loadOpened();
+    return opened(this.#where, this.#options, this.#settings);
   }
 
   async #begin(signal: AbortSignal | undefined): Promise<void> {
@@ -257,6 +239,8 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
         hooks: this.#hooks,
         log: this.#log,
         measures: this.#measures,
+        isPaused: this.#extras.isPaused ?? never,
+        gate: this.#extras.gate ?? noGate,
       });
       this.#run.begin();
       this.#advise(store);

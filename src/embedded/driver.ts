@@ -3,7 +3,7 @@ import { PGlite } from '@electric-sql/pglite';
 import { systemClock, within } from '../core/clock.js';
 import { StoreError, TidemillError } from '../core/errors.js';
 import type { Driver, Queryable } from '../sql/connection/driver.js';
-import { takeFolder } from './folder.js';
+import { shareFolder, takeFolder } from './folder.js';
 import { PrivateFolder } from './private-files.js';
 
 interface PGliteTransaction extends Queryable {
@@ -15,6 +15,7 @@ export interface EmbeddedDatabase extends Queryable {
   transaction<T>(work: (transaction: PGliteTransaction) => Promise<T>): Promise<T | undefined>;
   listen(channel: string, callback: (payload: string) => void): Promise<() => Promise<void>>;
   readonly waitReady?: Promise<unknown>;
+  readonly dataDir?: string | undefined;
 }
 
 const ANSWERS_WITHIN_MS = 5_000;
@@ -36,8 +37,21 @@ const insideOwn = (): StoreError =>
 
 /** A driver on the user's own PGlite, which they may be using at this moment. */
 export async function given(database: EmbeddedDatabase): Promise<Driver> {
-  await untilFree(database);
-  return borrowed(database);
+  const folder = folderOf(database);
+  const release = folder === undefined ? undefined : await shareFolder(database, folder);
+  try {
+    await untilFree(database);
+  } catch (error) {
+    await release?.();
+    throw error;
+  }
+  return { ...borrowed(database), close: async () => release?.() };
+}
+
+/** The folder of a PGlite's data; undefined if they are in memory, or in a place that only PGlite knows. */
+function folderOf({ dataDir = '' }: EmbeddedDatabase): string | undefined {
+  const path = dataDir.replace(/^file:\/\//u, '');
+  return path === '' || path.includes('://') ? undefined : path;
 }
 
 /**

@@ -8,6 +8,9 @@ import { closeToOthers, makePrivate, PRIVATE_FILE } from './private-files.js';
  */
 const mine = new Set<string>();
 
+/** Databases of the user's own whose folder is guarded, each with the number of stores that are open on it. */
+const shared = new WeakMap<object, { readonly folder: Promise<Folder>; stores: number }>();
+
 /** A folder that only this process has open. PGlite would let a second one in, and the two would destroy the data. */
 export interface Folder {
   readonly path: string;
@@ -17,6 +20,39 @@ export interface Folder {
 
 /** Takes the folder, and creates a database if there is none. */
 export async function takeFolder(dir: string, initialize: (path: string) => Promise<void>): Promise<Folder> {
+  const folder = await guard(dir);
+  try {
+    await ensureDatabase(folder.path, initialize);
+  } catch (error) {
+    await folder.release();
+    throw error;
+  }
+  return folder;
+}
+
+/**
+ * Guards the folder of a PGlite of the user's own, which several stores of this process may share. The last of them
+ * that closes lets the next process in.
+ */
+export async function shareFolder(database: object, dir: string): Promise<() => Promise<void>> {
+  const held = shared.get(database) ?? { folder: guard(dir), stores: 0 };
+  shared.set(database, held);
+  held.stores += 1;
+  const release = async (): Promise<void> => {
+    held.stores -= 1;
+    if (held.stores > 0) return;
+    shared.delete(database);
+    await held.folder.then((folder) => folder.release());
+  };
+  await held.folder.catch(async (error: unknown) => {
+    await release().catch(() => undefined);
+    throw error;
+  });
+  return release;
+}
+
+/** Writes the pid file of a folder, if no other process has it open. */
+async function guard(dir: string): Promise<Folder> {
   const path = resolve(dir);
   const pidFile = `${path}.pid`;
   if (mine.has(path))
@@ -31,12 +67,6 @@ export async function takeFolder(dir: string, initialize: (path: string) => Prom
     await takePidFile(pidFile, path);
   } catch (error) {
     mine.delete(path);
-    throw error;
-  }
-  try {
-    await ensureDatabase(path, initialize);
-  } catch (error) {
-    await release();
     throw error;
   }
   return { path, release };
@@ -68,7 +98,8 @@ interface Owner {
 async function takePidFile(file: string, folder: string): Promise<void> {
   const own = JSON.stringify({ pid: process.pid, began: await beginningOf(process.pid) } satisfies Owner);
   const draft = `${file}.${String(process.pid)}`;
-  await writeFile(draft, own, { mode: PRIVATE_FILE });
+  // Flushed, so that a power failure leaves no empty file, which would look like one of another program.
+  await writeFile(draft, own, { mode: PRIVATE_FILE, flush: true });
   await chmod(draft, PRIVATE_FILE);
   try {
     // A link is created or refused in one step, with its whole content.
@@ -94,7 +125,12 @@ async function removeDead(file: string, folder: string): Promise<void> {
   const text = await readFile(file, 'utf8').catch(() => undefined);
   if (text === undefined) return;
   const owner = parsed(text);
-  if (owner !== undefined && (await isAlive(owner)))
+  if (owner === undefined)
+    throw new StoreError(
+      `The file ${file} is not one of Tidemill's, which says which process has the folder ${folder} open. Use another ` +
+        'folder; or delete the file, if no program needs it.',
+    );
+  if (await isAlive(owner))
     throw new StoreError(
       `The folder ${folder} is in use by process ${String(owner.pid)}. The embedded store is for one process at a ` +
         'time: stop that process, use another `dir`, or use the PostgreSQL store.',
@@ -112,7 +148,8 @@ async function removeDead(file: string, folder: string): Promise<void> {
 
 function parsed(text: string): Owner | undefined {
   try {
-    return JSON.parse(text) as Owner;
+    const { pid, began } = JSON.parse(text) as Partial<Owner>;
+    return Number.isInteger(pid) && typeof began === 'string' ? { pid: Number(pid), began } : undefined;
   } catch {
     return undefined;
   }

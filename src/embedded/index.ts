@@ -8,5 +8,6 @@ export function embedded(options: EmbeddedOptions = {}): EmbeddedStore {
 export { EmbeddedStore, type EmbeddedOptions };
 export type { EmbeddedDatabase } from './driver.js';
 export type { SqlFragment } from '../core/text/sql-fragment.js';
-export type { SqlTransaction as Queryable } from '../sql/connection/driver.js';
+// `Queryable` is its earlier name.
+export type { SqlTransaction, SqlTransaction as Queryable } from '../sql/connection/driver.js';
 export { sql, type SqlValue } from '../sql/tables/fragment.js';

@@ -19,6 +19,8 @@ export class Attempt<W extends Work = Work> implements AttemptControl {
   readonly note: AttemptControl['note'];
   readonly unwritten: AttemptControl['unwritten'];
   inTransaction = false;
+  /** Called when the signal aborts, for the batch that the attempt belongs to. */
+  aborted?: (reason: Error) => void;
   readonly #isHeld: () => boolean;
   /** Created on first use: most handlers never read their signal, and creating one is slow. */
   #controller: AbortController | undefined;
@@ -39,6 +41,11 @@ export class Attempt<W extends Work = Work> implements AttemptControl {
 
   abort(reason: Error): void {
     this.#made().abort(reason);
+    this.aborted?.(reason);
+  }
+
+  get isAborted(): boolean {
+    return this.#controller?.signal.aborted === true;
   }
 
   checkLease(): void {

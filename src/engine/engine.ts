@@ -1,114 +1,155 @@
-import { pause, within, type Clock, type Timer } from '../core/clock.js';
+import { within, type Clock, type Timer } from '../core/clock.js';
 import { CancelledError, LeaseLostError, StoppingError, type TidemillError } from '../core/errors.js';
 import type { Finished } from '../core/records/outcome.js';
 import type { Work } from '../core/records/work.js';
-import { leaseOf, type Cluster, type DueSummary, type Hint, type WorkKind } from '../store/port.js';
+import {
+  EVERYTHING,
+  leaseOf,
+  type ClusterBrief,
+  type DueNames,
+  type DueSummary,
+  type Hint,
+  scopeText,
+  type ScopeRef,
+} from '../store/port.js';
 import { Abandoned } from './abandoned.js';
-import { Attempt, runAttempt } from './attempt.js';
+import type { Attempt } from './attempt.js';
 import { CancelWatch } from './cancel-watch.js';
 import { ClaimLoop, type ClaimHost } from './claim/claim-loop.js';
-import { tracedEnd } from './record/ending.js';
+import { DefinedNames } from './claim/defined-names.js';
 import { Lanes } from './claim/lanes.js';
+import { LimitedWork } from './limits/limited-work.js';
 import { Notebook } from './record/notebook.js';
 import type { EngineOptions, EngineState } from './options.js';
 import { Reservations, type Reservation, type ReservationHost } from './claim/reservation.js';
-import { BatchRecorder } from './record/batch-recorder.js';
+import { measured, Runs, type RunsHost } from './runs.js';
+import { Outcomes } from './record/outcomes.js';
 import { Settler } from './record/settler.js';
 import type { LeaseListener, InstanceContext } from './lease/instance-context.js';
+import type { Place } from './lease/lease-watch.js';
+import { unknownWork, type UnknownWork } from './claim/unknown-work.js';
 import { Wake } from './claim/wake.js';
-import type { Settling } from './work-runner.js';
+import { WakeCalls } from './claim/wake-calls.js';
 
 /** With this many unrecorded outcomes, the engine claims nothing. */
 const MOST_UNSETTLED = 2_000;
-/** With this many refused outcomes, a name is not run here until the database takes some of them. */
-const MOST_REFUSED = 100;
 const HEARTBEATS_PER_LEASE = 3;
 /** How long handlers have to react to their signal at the end of a stop. */
 const LAST_GRACE_MS = 500;
 /** How often buffered work is checked for age. */
 const AGE_CHECK_MS = 250;
-/** For how many leases, after a lost response, the instance searches for work that it holds without knowing. */
-const SUSPECT_LEASES = 4;
 /** How long a stop waits for the store. */
 const SETTLE_LIMIT_MS = 10_000;
-
-const measured = (kind: WorkKind): 'job' | 'task' => (kind === 'jobs' ? 'job' : 'task');
 
 /**
  * Runs one kind of work on one instance. Duties: claim work, run it, record its outcome, stop in order. It knows no
  * database, and nothing about what the work is.
  */
-export class Engine<W extends Work, S> implements LeaseListener, ClaimHost<W>, ReservationHost<W> {
+export class Engine<W extends Work, S>
+  implements LeaseListener, ClaimHost<W>, ReservationHost<W>, RunsHost<W>
+{
   readonly #options: EngineOptions<W, S>;
   readonly #clock: Clock;
   readonly #context: InstanceContext;
   readonly #lanes: Lanes<W>;
   readonly #wake: Wake;
-  readonly #recorder: BatchRecorder<Settling<W>>;
-  /** For work that a user's open transaction may have locked: its write may wait, and must not delay others. */
-  readonly #apart: BatchRecorder<Settling<W>>;
+  readonly #outcomes: Outcomes<W>;
   readonly #notebook: Notebook;
   readonly #abandoned: Abandoned;
   readonly #loop: ClaimLoop<W>;
+  readonly #calls: WakeCalls;
+  readonly #limited: LimitedWork<W>;
   readonly #stop = new AbortController();
-  /** Work whose handler runs, by id. */
-  readonly #attempts = new Map<string, Attempt<W>>();
+  readonly #runs: Runs<W, S>;
   readonly #reservations: Reservations<W>;
   readonly #cancels: CancelWatch;
   /** Work whose handler ended early because of the stop, and is handed back. */
   readonly #interrupted: W[] = [];
-  /** How many names are not run now because the database refuses their outcomes. */
-  #heldBack = 0;
+  readonly #names: DefinedNames<W>;
   #looping: Promise<void> | undefined;
-  #idleWaiters: (() => void)[] = [];
   #ageTimer: Timer | undefined;
+  /** Runs while a batch waits for more work. */
+  #gathering: Timer | undefined;
 
   constructor(options: EngineOptions<W, S>) {
-    const { kind, context, store, clock, runner, events } = options;
+    const { kind, context, store, clock, runner, host } = options;
     this.#options = options;
     this.#clock = clock;
     this.#context = context;
     this.#lanes = new Lanes(options.concurrency, context.slots);
     this.#wake = new Wake(clock);
-    const error = (where: string) => (problem: unknown) => events.error(problem, where);
-    const wake = (hint?: Hint): void => {
-      if (hint !== undefined) this.#loop.hint(hint);
-      this.#wake.notify();
+    const error = (where: string) => (problem: unknown) => host.error(problem, where);
+    const wake = (hint?: Hint, due?: DueNames): void => {
+      this.#dueOf(due?.keys());
+      this.#calls.heard(hint, due);
     };
     this.#abandoned = new Abandoned(clock, options.log, options.maxAbandoned, () => wake());
     this.#notebook = new Notebook(clock, async (notes) => store.note?.(notes), error('note'));
+    this.#runs = new Runs({
+      ...options,
+      host: this,
+      error,
+      notebook: this.#notebook,
+      isHeld: () => context.keeper.held,
+      isBatched: (name) => this.#lanes.isBatched(name),
+      abandoned: (late, handler) => this.#abandoned.add(late, handler),
+    });
     const writer = new Settler({
       store,
-      runner,
+      runner: {
+        conclude: (work, finished, about) => runner.conclude(work, finished, about),
+        recorded: (work, finished, conclusion) => {
+          this.#limited.recorded(work, finished);
+          runner.recorded(work, finished, conclusion);
+        },
+      },
       lost: (work) => {
+        this.#limited.lost(work);
         options.meter.lost(measured(kind), work.name);
-        events.leaseLost('its outcome was refused: another instance holds it now, or it was removed', [work]);
+        host.workLost('its outcome was refused: another instance holds it now, or it was removed', [work]);
       },
     });
-    const recording = {
+    this.#outcomes = new Outcomes({
       writer,
       clock,
       error: error('settle'),
       drained: () => {
-        if (this.#crowded().size < this.#heldBack) this.notify();
-        if (this.#unsettled < MOST_UNSETTLED) this.#loop.slotsFreed();
+        this.#limited.tell();
+        if (this.#names.mayReturn) this.notify();
+        if (this.#outcomes.backlog < MOST_UNSETTLED) this.#loop.unbarred();
       },
-    };
-    this.#recorder = new BatchRecorder(recording);
-    this.#apart = new BatchRecorder(recording);
+    });
     this.#cancels = new CancelWatch({
       clock,
       requests: store.cancelRequests?.bind(store),
       leases: () => [
-        ...[...this.#attempts.values()].map((attempt) => attempt.lease),
+        ...this.#runs.all.map((attempt) => attempt.lease),
         ...this.#lanes.waiting().map(leaseOf),
       ],
       cancel: (asked) => this.#cancel(asked),
-      needed: () => this.#attempts.size > 0,
+      needed: () => this.#runs.attempts.size + this.#lanes.buffered > 0,
       error: error('cancel'),
+    });
+    this.#limited = new LimitedWork({
+      permits: options.permits,
+      clock,
+      kind: measured(kind),
+      held: () => this.#held(),
+      bar: (name, isBarred) => {
+        this.#lanes.bar(name, isBarred);
+        if (!isBarred) this.#wake.notify();
+      },
+    });
+    this.#names = new DefinedNames({
+      lanes: this.#lanes,
+      workers: () => runner.workers(),
+      crowded: () => this.#outcomes.crowded(),
+      mayTakeAhead: (name) => this.#limited.gate?.mayTakeAhead(name) ?? true,
+      release: (works) => this.release(works),
     });
     const subscription = context.listener.join({ kind, wake, cancel: () => void this.#cancels.check() });
     const { keeper } = context;
+    const place = (): Place => context.leases.place(kind);
     const claiming = {
       host: this,
       store,
@@ -121,37 +162,57 @@ export class Engine<W extends Work, S> implements LeaseListener, ClaimHost<W>, R
       ...claiming,
       lanes: this.#lanes,
       wake: this.#wake,
+      gate: this.#limited.gate,
       subscription,
+      place,
       // Only a peek tells which definitions are in force. Until then the instance runs none of its tasks.
       peeksWithoutNames: kind === 'tasks',
     });
-    this.#reservations = new Reservations({ ...claiming, stop: this.#stop.signal, paused: options.paused });
+    this.#calls = new WakeCalls({
+      lanes: this.#lanes,
+      loop: this.#loop,
+      notify: () => this.#wake.notify(),
+      clock,
+      place,
+      isDirect: () => context.listener.wakeUp === 'direct',
+    });
+    const { signal: stop } = this.#stop;
+    this.#reservations = new Reservations({ ...claiming, stop, paused: (name) => host.isPaused(name) });
     context.join(this);
   }
 
   /** Applies and returns the names that are run here now. Hands back buffered work of other names. */
   defineNames(): readonly string[] {
-    const crowded = this.#crowded();
-    const workers = new Map([...this.#options.runner.workers()].filter(([name]) => !crowded.has(name)));
-    this.#heldBack = crowded.size;
-    this.#lanes.define(workers);
-    this.release(this.#lanes.drainUndefined());
-    return [...workers.keys()];
+    return this.#names.apply();
   }
 
-  /** Names of which the database refuses many outcomes. They must neither stop other names nor fill the memory. */
-  #crowded(): ReadonlySet<string> {
-    const counts = new Map<string, number>();
-    for (const { name } of this.#refused) counts.set(name, (counts.get(name) ?? 0) + 1);
-    return new Set([...counts.keys()].filter((name) => (counts.get(name) ?? 0) >= MOST_REFUSED));
+  /** All work from its claim until it is recorded; some of it twice. */
+  #held(): readonly W[] {
+    const running = this.#runs.all.map(({ work }) => work);
+    return [...running, ...this.#lanes.waiting(), ...this.#outcomes.unrecorded()];
   }
 
-  get #refused(): EngineState['refused'] {
-    return [...this.#recorder.refused, ...this.#apart.refused];
+  /** Limits have changed: what may be claimed ahead depends on them. */
+  limitsChanged(): void {
+    this.#names.forget();
+    this.#limited.gate?.changed();
+    this.#wake.notify();
+  }
+
+  /** Work of these names may have become due; of any name if they are absent. */
+  #dueOf(names?: Iterable<string>): void {
+    const { gate } = this.#limited;
+    gate?.called(names);
+    // Claims leave out limited names of which nothing is known to be due.
+    if (names === undefined && gate?.isInUse === true) this.#loop.peekFirst();
+  }
+
+  freed(scopes: readonly ScopeRef[]): void {
+    this.#limited.gate?.freed(scopes.map(scopeText));
   }
 
   get mayClaim(): boolean {
-    return this.#context.keeper.held && !this.#abandoned.tooMany && this.#unsettled < MOST_UNSETTLED;
+    return this.#context.keeper.held && !this.#abandoned.tooMany && this.#outcomes.backlog < MOST_UNSETTLED;
   }
 
   /** Without wake-ups, polls must find everything; if no wake-up is ever lost, nothing is polled. */
@@ -161,9 +222,10 @@ export class Engine<W extends Work, S> implements LeaseListener, ClaimHost<W>, R
     return { min, max: wakeUp === 'direct' ? Infinity : wakeUp === 'poll' ? maxWithoutWakeUp : max };
   }
 
-  observe(cluster: Cluster, summary?: DueSummary): void {
-    for (const name of cluster.paused) this.release(this.#lanes.drain(name));
-    this.#options.events.observed(cluster, summary);
+  observe(cluster: ClusterBrief, summary?: DueSummary): void {
+    if (cluster.paused.has(EVERYTHING)) this.release(this.#lanes.drain());
+    else for (const name of cluster.paused) this.release(this.#lanes.drain(name));
+    this.#options.host.clusterSeen(cluster, summary);
   }
 
   suspect(): void {
@@ -172,12 +234,13 @@ export class Engine<W extends Work, S> implements LeaseListener, ClaimHost<W>, R
 
   get state(): EngineState {
     const lastContact = Math.max(this.#loop.lastContactAt, this.#context.lastRenewalAt);
+    const { refused } = this.#outcomes;
     return {
       running: this.#lanes.running,
       buffered: this.#lanes.buffered,
-      unsettled: this.#unsettled + this.#refused.length,
-      refused: this.#refused,
-      stuckMs: Math.max(this.#loop.stepMs, this.#recorder.writingMs),
+      unsettled: this.#outcomes.backlog + refused.length,
+      refused,
+      stuckMs: Math.max(this.#loop.stepMs, this.#outcomes.writingMs),
       abandoned: this.#abandoned.count,
       leaseHeld: this.#context.keeper.held,
       silentMs: this.#clock.monotonic() - lastContact,
@@ -186,28 +249,11 @@ export class Engine<W extends Work, S> implements LeaseListener, ClaimHost<W>, R
     };
   }
 
-  /**
-   * Recognises work held under this life that the engine does not know of. Undefined if no response was lost. The
-   * suspicion ends only after a search that came late enough: a claim may land late, and searches may fail meanwhile.
-   */
-  unknown(): { readonly has: (work: Work) => boolean; readonly lookedFor: () => void } | undefined {
-    const { suspectAt, claiming } = this.#loop;
-    if (suspectAt === -Infinity) return undefined;
-    const isLast = this.#clock.monotonic() - suspectAt > SUSPECT_LEASES * this.#options.leaseMs;
-    const known = new Set([
-      ...this.#attempts.keys(),
-      ...this.#reservations.ids(),
-      ...this.#lanes.waiting().map((work) => work.id),
-      ...this.#recorder.unrecorded().map(({ work }) => work.id),
-      ...this.#apart.unrecorded().map(({ work }) => work.id),
-    ]);
-    return {
-      // The claim loop itself finds out what the claim in progress has taken, and runs it.
-      has: (work) => !known.has(work.id) && work.leaseToken !== claiming,
-      lookedFor: () => {
-        if (isLast && this.#loop.suspectAt === suspectAt) this.#loop.suspectAt = -Infinity;
-      },
-    };
+  /** Work of this life that the engine does not know of; undefined if no response was lost. */
+  unknown(): UnknownWork | undefined {
+    const known = (): string[] => [...this.#reservations.ids(), ...this.#held().map(({ id }) => id)];
+    const now = this.#clock.monotonic();
+    return unknownWork(this.#loop, known, { now, leaseMs: this.#options.leaseMs });
   }
 
   /** Begins to claim. The instance context must have been started. */
@@ -216,10 +262,12 @@ export class Engine<W extends Work, S> implements LeaseListener, ClaimHost<W>, R
     this.#looping = this.#loop.run(this.#stop.signal);
   }
 
-  /** Wakes the claim loop: there may be new work, or a new handler. */
-  notify(): void {
+  /** Wakes the claim loop: there may be new work, or a new handler. With names, only if some of them are run here. */
+  notify(stored?: Iterable<string>): void {
     this.defineNames();
-    this.#wake.notify();
+    this.#dueOf(stored);
+    if (stored === undefined) this.#wake.notify();
+    else this.#calls.stored(stored);
   }
 
   /**
@@ -228,6 +276,8 @@ export class Engine<W extends Work, S> implements LeaseListener, ClaimHost<W>, R
    */
   reserve(name: string, id: string): Reservation<W> | undefined {
     if (this.#stop.signal.aborted || !this.mayClaim || !this.#loop.quiet(name)) return undefined;
+    // A start of a limited name takes a claim, which the scopes grant.
+    if (this.#limited.gate?.isLimited(name) === true) return undefined;
     if (!this.#lanes.reserve(name)) return undefined;
     return this.#reservations.open(name, id);
   }
@@ -249,41 +299,49 @@ export class Engine<W extends Work, S> implements LeaseListener, ClaimHost<W>, R
     // A store that does not answer must not delay the stop. Other instances reclaim what a late claim takes.
     const looped = this.#looping && within(this.#clock, SETTLE_LIMIT_MS, this.#looping);
     const reserved = within(this.#clock, SETTLE_LIMIT_MS, this.#reservations.ended());
-    await Promise.all([looped, reserved, this.#idle(timeoutMs)]);
-    const late = [...this.#attempts.values()];
-    for (const attempt of late)
-      attempt.abort(new StoppingError('The instance is stopping and no longer waits for its handlers.'));
-    if (late.length > 0) await this.#idle(LAST_GRACE_MS);
-    const stuck = [...this.#attempts.values()].map((attempt) => attempt.work);
-    for (const attempt of this.#attempts.values()) {
-      this.release([attempt.work], attempt.inTransaction ? this.#apart : this.#recorder);
-    }
-    this.#attempts.clear();
-    const drained = await Promise.all(
-      [this.#recorder, this.#apart].map((recorder) => recorder.drain(SETTLE_LIMIT_MS)),
-    );
-    const unrecorded = drained.reduce((sum, count) => sum + count, 0);
+    await Promise.all([looped, reserved, this.#runs.idle(timeoutMs)]);
+    const stopping = new StoppingError('The instance is stopping and no longer waits for its handlers.');
+    for (const attempt of this.#runs.all) attempt.abort(stopping);
+    this.#runs.abortBatches(stopping);
+    if (this.#runs.isBusy) await this.#runs.idle(LAST_GRACE_MS);
+    const stuck = this.#runs.all.map((attempt) => attempt.work);
+    for (const { work, inTransaction } of this.#runs.all) this.release([work], inTransaction);
+    this.#runs.attempts.clear();
+    const unrecorded = await this.#outcomes.drain(SETTLE_LIMIT_MS);
+    this.#calls.stop();
+    this.#limited.gate?.stop();
     this.#cancels.stop();
     this.#abandoned.stop();
     this.#ageTimer?.cancel();
+    this.#gathering?.cancel();
     await within(this.#clock, SETTLE_LIMIT_MS, this.#notebook.stop());
     return { handedBack: [...this.#interrupted, ...stuck], unrecorded };
-  }
-
-  /** Resolves when no handler runs, or after `limitMs`. */
-  async #idle(limitMs: number): Promise<void> {
-    if (this.#attempts.size === 0) return;
-    const done = new AbortController();
-    this.#idleWaiters.push(() => done.abort());
-    await pause(this.#clock, limitMs, done.signal);
   }
 
   startWaiting(): void {
     // After a pause longer than the lease, other instances may have taken the buffered work over.
     if (!this.#context.keeper.held) return;
-    for (let work = this.#lanes.next(); work !== undefined; work = this.#lanes.next()) this.launch(work);
+    const now = this.#clock.monotonic();
+    for (let works = this.#lanes.next(now); works !== undefined; works = this.#lanes.next(now))
+      this.launch(works);
+    this.#gather(this.#lanes.gatheringMs(now));
     if (this.#ageTimer === undefined && this.#lanes.buffered > 0)
       this.#ageTimer = this.#clock.timer(AGE_CHECK_MS, () => this.#handBackAged());
+  }
+
+  /** Starts batches that wait for more work: a test does not wait for them. */
+  startBatches(): void {
+    for (let works = this.#lanes.next(Infinity); works !== undefined; works = this.#lanes.next(Infinity))
+      this.launch(works);
+  }
+
+  /** Starts a batch that is not full when it has waited long enough. Its work can be cancelled meanwhile. */
+  #gather(waitMs: number | undefined): void {
+    this.#gathering?.cancel();
+    this.#gathering = undefined;
+    if (waitMs === undefined || this.#stop.signal.aborted) return;
+    this.#cancels.start();
+    this.#gathering = this.#clock.timer(waitMs, () => this.startWaiting());
   }
 
   /** Hands back buffered work that has waited too long, without using an attempt: other instances may have a slot. */
@@ -294,62 +352,18 @@ export class Engine<W extends Work, S> implements LeaseListener, ClaimHost<W>, R
     this.startWaiting();
   }
 
-  launch(work: W): void {
-    const running = this.#run(work);
-    this.#clock.track?.(running);
-  }
-
-  async #run(work: W): Promise<void> {
-    const { store, events } = this.#options;
-    const attempt = new Attempt<W>(work, this.#clock.now(), (self) => ({
-      isHeld: () => this.#context.keeper.held,
-      note: (note) => {
-        if (this.#attempts.get(work.id) === self)
-          this.#notebook.add(self.lease, note, () => self.inTransaction);
-      },
-      unwritten: () => this.#notebook.unwritten(self.lease),
-    }));
-    const began = this.#clock.monotonic();
-    attempt.inTransaction = this.#options.runner.mayComplete(work);
-    this.#attempts.set(work.id, attempt);
+  /** A handler is about to start. */
+  began(): void {
     this.#cancels.start();
-    try {
-      if (this.#isMarked(work) && (await store.begin(attempt.lease)) === 'lost') return;
-      const finished = await this.#attempt(attempt);
-      if (this.#attempts.get(work.id) === attempt) await this.#finish(attempt, finished);
-    } catch (error) {
-      // Only the store can have failed here. Hand the work back without using an attempt.
-      events.error(error, 'begin');
-      this.release([work]);
-    } finally {
-      this.#ended(attempt, this.#clock.monotonic() - began);
-    }
   }
 
-  /** Whether to mark the start of the attempt, so that a reclaimer can tell whether it began (see docs/adr/0008). */
-  #isMarked(work: W): boolean {
-    const { runner } = this.#options;
-    return work.failKind === 'crashed' || runner.attempt(work) >= runner.maxAttempts(work);
+  /** Runs work that has a slot: one piece, or a batch. */
+  launch(works: readonly W[]): void {
+    this.#runs.launch(works);
   }
 
-  #attempt(attempt: Attempt<W>): Promise<Finished> {
-    const { runner, kind, tracer } = this.#options;
-    const run = (): Promise<Finished> =>
-      runAttempt(attempt, {
-        clock: this.#clock,
-        runner,
-        abandoned: (late, handler) => this.#abandoned.add(late, handler),
-      });
-    const spans = tracer();
-    if (spans === undefined) return run();
-    const { id, name, trace } = attempt.work;
-    const about = { kind: measured(kind), id, name, attempt: runner.attempt(attempt.work) };
-    return spans.run(trace === undefined ? about : { ...about, trace }, run, ({ outcome }) =>
-      tracedEnd(outcome),
-    );
-  }
-
-  async #finish(attempt: Attempt<W>, finished: Finished): Promise<void> {
+  /** An attempt has its outcome: passes it on to be recorded. */
+  async finish(attempt: Attempt<W>, finished: Finished): Promise<void> {
     if (this.#stop.signal.aborted && finished.outcome.kind === 'released')
       this.#interrupted.push(attempt.work);
     const extra = await this.#notebook.take(attempt.lease);
@@ -357,30 +371,34 @@ export class Engine<W extends Work, S> implements LeaseListener, ClaimHost<W>, R
     const { runner } = this.#options;
     // Already recorded inside the handler's transaction: there is nothing left to write.
     if (finished.outcome.kind === 'recorded') {
+      this.#limited.recorded(attempt.work, finished);
       runner.recorded(attempt.work, finished, runner.conclude(attempt.work, finished));
-    } else (attempt.inTransaction ? this.#apart : this.#recorder).push(settling);
+    } else this.#outcomes.push(settling, attempt.inTransaction);
   }
 
-  /** Without the outcomes that the database refuses: those only hold back their own names. */
-  get #unsettled(): number {
-    return this.#recorder.backlog + this.#apart.backlog;
+  lost(work: W): void {
+    this.#limited.lost(work);
   }
 
-  #ended(attempt: Attempt<W>, durationMs: number): void {
-    if (this.#attempts.get(attempt.work.id) === attempt) this.#attempts.delete(attempt.work.id);
-    const worthAClaim = this.#lanes.done(attempt.work.name, durationMs);
+  /** Its outcome was recorded in its own transaction, or it is lost: then no batch of outcomes follows. */
+  over(work: W): void {
+    this.#limited.tell((other) => other === work);
+  }
+
+  /** A slot is free after a run. */
+  ended(name: string, durationMs: number): void {
+    const worthAClaim = this.#lanes.done(name, durationMs);
     if (!this.#stop.signal.aborted) {
       this.startWaiting();
-      if (worthAClaim) this.#loop.slotsFreed();
+      // No other slot can become free soon if nothing else runs.
+      if (worthAClaim) this.#loop.slotsFreed(this.#runs.attempts.size > 0 ? durationMs : 0);
     }
     this.#context.freed(this);
-    if (this.#attempts.size > 0) return;
-    for (const waiter of this.#idleWaiters.splice(0)) waiter();
   }
 
-  release(works: readonly W[], recorder: BatchRecorder<Settling<W>> = this.#recorder): void {
+  release(works: readonly W[], mayWait = false): void {
     const finished: Finished = { outcome: { kind: 'released' }, finishedAt: this.#clock.now() };
-    for (const work of works) recorder.push({ work, finished });
+    for (const work of works) this.#outcomes.push({ work, finished }, mayWait);
   }
 
   slotFreed(): void {
@@ -390,26 +408,25 @@ export class Engine<W extends Work, S> implements LeaseListener, ClaimHost<W>, R
   }
 
   leaseLost(reason: string): void {
-    const attempts = [...this.#attempts.values()];
+    const attempts = this.#runs.all;
     const waiting = this.#lanes.drain();
     const error: TidemillError = new LeaseLostError(`The lease of this instance was lost: ${reason}.`);
     for (const attempt of attempts) attempt.abort(error);
     // If no other instance took over, this hands the buffer back; otherwise the store refuses the write.
     this.release(waiting);
-    this.#options.events.leaseLost(reason, [...attempts.map((attempt) => attempt.work), ...waiting]);
+    this.#options.host.workLost(reason, [...attempts.map((attempt) => attempt.work), ...waiting]);
   }
 
   leaseRegained(): void {
+    this.#dueOf();
     this.#wake.notify();
   }
 
   leaseRenewed(): void {
     const { store } = this.#options;
     if (!this.#stop.signal.aborted) this.startWaiting();
-    if (this.#attempts.size === 0 || store.heartbeat === undefined) return;
-    const except = [...this.#attempts.values()]
-      .filter((attempt) => attempt.inTransaction)
-      .map((attempt) => attempt.lease);
+    if (this.#runs.attempts.size === 0 || store.heartbeat === undefined) return;
+    const except = this.#runs.all.filter((attempt) => attempt.inTransaction).map((attempt) => attempt.lease);
     const heartbeat = store.heartbeat(this.#context.self, except).catch(() => undefined);
     this.#clock.track?.(heartbeat);
   }
@@ -417,8 +434,8 @@ export class Engine<W extends Work, S> implements LeaseListener, ClaimHost<W>, R
   #cancel(asked: ReadonlySet<string>): void {
     const finished: Finished = { outcome: { kind: 'cancelled' }, finishedAt: this.#clock.now() };
     for (const work of this.#lanes.waiting())
-      if (asked.has(work.id) && this.#lanes.take(work)) this.#recorder.push({ work, finished });
-    for (const attempt of this.#attempts.values()) {
+      if (asked.has(work.id) && this.#lanes.take(work)) this.#outcomes.push({ work, finished });
+    for (const attempt of this.#runs.all) {
       const { id, name } = attempt.work;
       if (asked.has(id)) attempt.abort(new CancelledError(`${name} ${id} was cancelled.`));
     }

@@ -3,10 +3,11 @@ import type { Logger } from '../core/logger.js';
 import type { Meter } from '../core/meter.js';
 import type { Tracer } from '../core/tracer.js';
 import type { Work } from '../core/records/work.js';
-import type { Cluster, DueSummary, WakeUp, WorkKind, WorkStore } from '../store/port.js';
+import type { ClusterBrief, DueSummary, WakeUp, WorkKind, WorkStore } from '../store/port.js';
 import type { ClaimCounters } from './claim/claim-loop.js';
 import type { RefusedOutcome } from './record/refused-outcomes.js';
 import type { InstanceContext } from './lease/instance-context.js';
+import type { Permits } from './limits/permits.js';
 import type { WorkRunner } from './work-runner.js';
 
 export interface EngineOptions<W extends Work, S> {
@@ -23,15 +24,20 @@ export interface EngineOptions<W extends Work, S> {
   readonly meter: Meter;
   /** Undefined if spans are not recorded. */
   readonly tracer: () => Tracer | undefined;
-  readonly paused: (name: string) => Promise<boolean>;
-  readonly events: EngineEvents<W>;
+  /** The permits of the instance; absent if the store has no limits. */
+  readonly permits?: Permits | undefined;
+  readonly host: EngineHost<W>;
 }
 
-interface EngineEvents<W extends Work> {
-  readonly error: (error: unknown, where: string) => void;
-  readonly leaseLost: (reason: string, works: readonly W[]) => void;
-  /** Reports the state of the cluster that came with a peek or a claim. */
-  readonly observed: (cluster: Cluster, summary?: DueSummary) => void;
+/** The instance, as an engine sees it. */
+export interface EngineHost<W extends Work> {
+  /** Reads whether a name is paused in the cluster. */
+  isPaused(name: string): Promise<boolean>;
+  /** This instance may no longer run or record this work. */
+  workLost(reason: string, works: readonly W[]): void;
+  /** Takes note of what came with a peek or a claim. */
+  clusterSeen(cluster: ClusterBrief, summary?: DueSummary): void;
+  error(error: unknown, where: string): void;
 }
 
 export interface EngineState {

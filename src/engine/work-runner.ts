@@ -10,6 +10,8 @@ export interface WorkRunner<W extends Work, S> {
   workers(): ReadonlyMap<string, LaneOptions>;
   /** Runs the handler. Never rejects: every end is an outcome. */
   perform(work: W, attempt: AttemptControl): Promise<Outcome>;
+  /** Runs the handler of a batch. Never rejects, and ends each member that has no outcome yet. */
+  performBatch(members: readonly BatchMember<W>[], control: BatchControl): Promise<void>;
   /**
    * True if the handler completes its work inside a transaction, by its definition or as seen in an earlier run. Then
    * the engine writes nothing to the work while it runs, since any write would make that transaction conflict.
@@ -35,6 +37,8 @@ export interface About {
   readonly refusals?: number;
   /** By name: the retry policies of the instance that ran the work, if another instance concludes it. */
   readonly policies?: Readonly<Record<string, unknown>>;
+  /** The work was read for this conclusion, with its payload as stored. See `Conclusion.needsStored`. */
+  readonly isStored?: boolean;
 }
 
 export interface Extra {
@@ -67,9 +71,30 @@ export interface AttemptControl {
   inTransaction: boolean;
 }
 
+/** One piece of work of a batch. */
+export interface BatchMember<W extends Work> {
+  readonly work: W;
+  readonly attempt: AttemptControl & { readonly isAborted: boolean };
+  /** True once it has an outcome: its own, or that of its timeout. Later ones are ignored. */
+  readonly hasEnded: boolean;
+  /** Gives it its outcome, which is recorded at once. */
+  end(outcome: Outcome | Promise<Outcome>): void;
+}
+
+/** One call of a batch's handler. */
+export interface BatchControl {
+  /** Aborts when no member is left to run for: each has its outcome, or its own signal has aborted. */
+  readonly signal: AbortSignal;
+}
+
 export interface Conclusion<S> {
   readonly settlement: S;
   /** Inserted before the settlement, so that a crash in between loses nothing. Inserting it twice is harmless. */
   readonly failedRun?: FailedRun;
   readonly retryAt?: Date;
+  /**
+   * True: read the work with `held`, and conclude again with `isStored`. The settlement copies the payload, which the
+   * handler may have changed in memory, and which `heldBy` leaves out.
+   */
+  readonly needsStored?: true;
 }

@@ -1,5 +1,12 @@
 import { entryOf, textOf } from '../core/records/history.js';
-import { NEVER, type JobRecord, type JobStatus } from '../core/records/job.js';
+import {
+  EXPIRED,
+  failedRunId,
+  NEVER,
+  type Attempt,
+  type JobRecord,
+  type JobStatus,
+} from '../core/records/job.js';
 import type { Finished, Outcome } from '../core/records/outcome.js';
 import type { FailureKind } from '../core/records/work.js';
 import type { Conclusion, Extra } from '../engine/work-runner.js';
@@ -10,8 +17,9 @@ import {
   type SettledFields,
   type Settlement,
 } from '../store/port.js';
-import { runAfter } from '../time/recurrence.js';
-import { decideRetry, type RetryRule } from '../time/retry.js';
+import { runAfter } from '../time/missed.js';
+import { decideRetry } from '../time/retry-decision.js';
+import type { RetryRule } from '../time/retry.js';
 import { recurrenceOf } from './recurrence.js';
 
 export interface ConcludeOptions {
@@ -19,8 +27,21 @@ export interface ConcludeOptions {
   readonly retry: RetryRule;
   readonly retention: RetentionMs;
   readonly historyLimit: number;
+  /** Makes the dead letter of a job that fails for good. Absent: none is made. */
+  readonly letter?: (failed: Failed) => Settlement['letter'];
   /** Called if a schedule with `missed: 'all'` has missed more runs than it catches up on. */
   readonly dropped?: () => void;
+}
+
+/** A job, or one run of a schedule, that has failed for good. */
+export interface Failed {
+  readonly job: JobRecord;
+  /** The id under which it is kept: that of the job, or of the failed copy of the run. */
+  readonly id: string;
+  readonly error: Error;
+  readonly finishedAt: Date;
+  /** Its attempts that are kept, this one included. */
+  readonly history: readonly Attempt[];
 }
 
 export type JobConclusion = Conclusion<Settlement>;
@@ -39,6 +60,8 @@ export function conclude(job: JobRecord, finished: Finished, options: ConcludeOp
       return finish(job, finished, options, 'completed', { ...kept(outcome.result) });
     case 'skipped':
       return finish(job, finished, options, 'completed', {});
+    case 'expired':
+      return ended(job, finished, options, 'cancelled', { failReason: EXPIRED, cancelRequestedAt: null });
     case 'cancelled':
       return ended(job, finished, options, 'cancelled', { cancelRequestedAt: null });
     case 'deferred':
@@ -118,14 +141,40 @@ function failed(
     const nextRunAt = failure.kind === 'crashed' ? new Date(now) : retryAt;
     return { ...back(job, finished, options, { ...set, nextRunAt }), retryAt: nextRunAt };
   }
-  if (job.repeatInterval === undefined) return ended(job, finished, options, 'failed', set);
+  if (job.repeatInterval === undefined)
+    return withLetter(ended(job, finished, options, 'failed', set), job, finished, failure, options);
   const next = goOn(job, finished, options, {
     failCount: 0,
     firstFailedAt: null,
     failKind: null,
     failReason: set.failReason,
   });
-  return { ...next, failedRun: failedRun(job, finished, options, { ...set, failCount }) };
+  const recorded = { ...next, failedRun: failedRun(job, finished, options, { ...set, failCount }) };
+  return withLetter(recorded, job, finished, failure, options);
+}
+
+/** The letter is part of the settlement, so that it exists if and only if the failure is recorded. */
+function withLetter(
+  conclusion: JobConclusion,
+  job: JobRecord,
+  finished: Finished,
+  { error }: Failure,
+  options: ConcludeOptions,
+): JobConclusion {
+  const { entry } = conclusion.settlement;
+  const { failedRun: run } = conclusion;
+  const letter = options.letter?.({
+    job,
+    id: run === undefined ? job.id : failedRunId(job.id, run.scheduledFor),
+    error,
+    finishedAt: new Date(finished.finishedAt),
+    history: [...(job.history ?? []), ...(entry === undefined ? [] : [entry])].slice(
+      -Math.max(1, options.historyLimit),
+    ),
+  });
+  return letter === undefined
+    ? conclusion
+    : { ...conclusion, settlement: { ...conclusion.settlement, letter } };
 }
 
 function kindOf(failure: Failure): FailureKind {
@@ -170,7 +219,16 @@ function back(
   options: ConcludeOptions,
   set: SettledFields,
 ): JobConclusion {
-  return { settlement: settlement(job, finished, options, 'pending', set) };
+  return { settlement: settlement(job, finished, options, 'pending', { ...set, ...started(job, finished) }) };
+}
+
+/** A job that has started once expires no more, and the next `debounce` begins anew. */
+function started(job: JobRecord, { outcome, startedAt }: Finished): SettledFields {
+  if (outcome.kind === 'released' && startedAt === undefined) return {};
+  return {
+    ...(job.startBy === undefined ? {} : { startBy: null }),
+    ...(job.debouncedAt === undefined ? {} : { debouncedAt: null }),
+  };
 }
 
 /** Ends the job. It is kept for its retention; a retention of 0 deletes it. */
@@ -186,9 +244,15 @@ function ended(
     finishedAt: new Date(finished.finishedAt),
     expiresAt: new Date(finished.finishedAt + keepMs),
   };
-  const settled = settlement(job, finished, options, status, { ...set, ...times });
+  const settled = {
+    ...settlement(job, finished, options, status, { ...set, ...times }),
+    ...releasing(job),
+  };
   return { settlement: keepMs === 0 ? { ...settled, remove: true } : settled };
 }
+
+const releasing = ({ name, uniqueKey, followed }: JobRecord): Pick<Settlement, 'releases'> =>
+  followed === true && uniqueKey !== undefined ? { releases: { name, uniqueKey } } : {};
 
 function settlement(
   job: JobRecord,

@@ -1,9 +1,12 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec';
-import { OptionError } from '../core/errors.js';
+import { OptionError, PayloadError } from '../core/errors.js';
 import { checkBoolean, checkInteger, checkKeys, checkName, show } from '../core/options.js';
-import type { RetentionMs } from '../store/port.js';
+import { definedLimits, type BreakerOptions, type KeyedLimits } from '../engine/limits/options.js';
+import type { RetentionMs, ScopeLimits } from '../store/port.js';
+import { batchingOf, type Batching } from '../time/batching.js';
 import { toMs, type Duration } from '../time/duration.js';
 import { retryRule, type RetryPolicy, type RetryRule } from '../time/retry.js';
+import type { KeyPath } from './limit-key.js';
 
 /** How long finished jobs are kept; 0 deletes them at once. In a definition, the mill's settings are the default. */
 export interface Retention {
@@ -23,6 +26,11 @@ export interface DefinitionOptions {
   readonly timeout?: Duration;
   /** From -10 to 10; higher runs first among jobs of the same name. Default: 0. */
   readonly priority?: number;
+  /**
+   * A job that has not started this long after its due time is cancelled, with the `failReason` `expired`. Does not apply
+   * to schedules. Default: never.
+   */
+  readonly expireIn?: Duration;
   /** How long finished jobs of this name are kept. Default: the mill's. */
   readonly retention?: Retention;
   /**
@@ -31,6 +39,16 @@ export interface DefinitionOptions {
    * transaction conflict. Default: false until the first such call for this name in this process, then true.
    */
   readonly transactional?: boolean;
+  /** Limits of this name in the whole cluster: how much runs at once, starts per time, limits per key. Default: none. */
+  readonly limits?: KeyedLimits;
+  /** Stops this name in the whole cluster after too many failed attempts, and tries again with one. Default: none. */
+  readonly breaker?: BreakerOptions;
+  /**
+   * The name of another job. Each time a job of this name fails for good, the same write stores a job of that name, with
+   * the failed job, its error and its history as the payload. The definition of the worker that records the failure
+   * counts. Default: none.
+   */
+  readonly deadLetter?: string;
 }
 
 interface SchemaOption {
@@ -44,6 +62,25 @@ interface SchemaOption {
 /** Options of a handler on one instance. */
 export interface WorkOptions {
   /** How many jobs of this name may run at once on this instance. Default: 5. */
+  readonly concurrency?: number;
+  /** How many attempts a job's history keeps; 0 keeps none. Default: the mill's. */
+  readonly executionHistoryLimit?: number;
+  /** Replace an earlier handler of the same name instead of throwing. Default: false. */
+  readonly replace?: boolean;
+  /**
+   * A module whose default export is the handler, as a `file:` URL: `new URL('./resize.js', import.meta.url)`. It runs in
+   * worker threads, one job in each; needs the package piscina. Default: the handler runs in this thread.
+   */
+  readonly thread?: URL | string;
+}
+
+/** Options of a handler of batches on one instance. */
+export interface BatchOptions {
+  /** The most jobs in one call. Default: 100. */
+  readonly size?: number;
+  /** How long a call waits, after its first job was claimed, until it has `size` jobs. Default: 0. */
+  readonly wait?: Duration;
+  /** How many calls may run at once on this instance. Default: 5. */
   readonly concurrency?: number;
   /** How many attempts a job's history keeps; 0 keeps none. Default: the mill's. */
   readonly executionHistoryLimit?: number;
@@ -65,8 +102,21 @@ export interface JobDefinition<Input = unknown, Output = Input, Result = unknown
   readonly '~result'?: Result;
 }
 
-const DEFINITION_KEYS = ['retryPolicy', 'timeout', 'priority', 'retention', 'transactional', 'schema'];
-const WORK_KEYS = ['concurrency', 'executionHistoryLimit', 'replace'];
+const DEFINITION_KEYS = [
+  'retryPolicy',
+  'timeout',
+  'priority',
+  'expireIn',
+  'retention',
+  'transactional',
+  'limits',
+  'breaker',
+  'deadLetter',
+  'schema',
+];
+const HANDLER_KEYS = ['concurrency', 'executionHistoryLimit', 'replace'];
+const WORK_KEYS = [...HANDLER_KEYS, 'thread'];
+const BATCH_KEYS = ['size', 'wait', ...HANDLER_KEYS];
 
 /**
  * Defines a job without its handler, so that a producer can import it. `mill.work` adds the handler. The second type is
@@ -83,9 +133,12 @@ export function defineJob<T = unknown, Result = unknown>(
 export function defineJob(name: string, options: DefinitionOptions & SchemaOption = {}): JobDefinition {
   const where = `defineJob(${show(name)})`;
   checkName(where, 'name', name);
-  checkKeys(where, options, DEFINITION_KEYS);
+  checkKeys(where, options, DEFINITION_KEYS, {
+    keys: WORK_KEYS,
+    call: 'mill.work(definition, options, handler)',
+  });
   const { schema, ...rest } = options;
-  compile(where, rest);
+  compile(where, name, rest);
   checkSchema(where, schema);
   return { name, options: rest, ...(schema === undefined ? {} : { schema }) };
 }
@@ -112,20 +165,47 @@ export interface CompiledOptions {
   readonly retryPolicy: RetryPolicy | undefined;
   readonly timeoutMs: number | undefined;
   readonly priority: number;
+  readonly expireInMs: number | undefined;
   readonly retention: Partial<RetentionMs>;
   readonly transactional: boolean;
+  readonly deadLetter: string | undefined;
+  /** Undefined if the definition has none. */
+  readonly limits: ScopeLimits | undefined;
+  /** How the key of a payload is found; undefined without limits per key. */
+  readonly keyPath: KeyPath | undefined;
 }
 
-export function compile(where: string, options: DefinitionOptions): CompiledOptions {
-  const { retryPolicy, timeout, priority = 0, retention, transactional = false } = options;
+export function compile(where: string, name: string, options: DefinitionOptions): CompiledOptions {
+  const {
+    retryPolicy,
+    timeout,
+    priority = 0,
+    expireIn,
+    retention,
+    transactional = false,
+    deadLetter,
+    limits,
+    breaker,
+  } = options;
+  checkKeys(`${where}: limits`, limits, ['concurrency', 'rate', 'shared', 'perKey']);
   return {
     retry: retryRule(where, retryPolicy),
     retryPolicy,
     timeoutMs: timeout === undefined ? undefined : toMs(where, 'timeout', timeout, 1),
     priority: checkPriority(where, priority),
+    expireInMs: expireIn === undefined ? undefined : toMs(where, 'expireIn', expireIn, 1),
     retention: toRetention(where, retention),
     transactional: checkBoolean(where, 'transactional', transactional),
+    deadLetter: deadLetter === undefined ? undefined : checkDeadLetter(where, name, deadLetter),
+    limits: definedLimits(where, limits, breaker),
+    keyPath: limits?.perKey?.key,
   };
+}
+
+/** A dead letter of a job's own name could fail and make another one, for ever. */
+function checkDeadLetter(where: string, name: string, deadLetter: unknown): string {
+  if (checkName(where, 'deadLetter', deadLetter) !== name) return deadLetter as string;
+  throw new OptionError(`${where}: deadLetter must name another job, got its own name ${show(name)}.`);
 }
 
 export const checkPriority = (where: string, priority: unknown): number =>
@@ -144,6 +224,15 @@ export interface CompiledWork {
   readonly concurrency: number;
   readonly historyLimit: number | undefined;
   readonly replace: boolean;
+  /** Undefined if the handler gets one job at a time. */
+  readonly batch?: Batching;
+}
+
+/** Checks the options of `mill.batch`. */
+export function compileBatchWork(where: string, options: BatchOptions): CompiledWork {
+  checkKeys(where, options, BATCH_KEYS);
+  const { size = 100, wait = 0, concurrency = 5, replace = false, ...rest } = options;
+  return { ...compileWork(where, { concurrency, replace, ...rest }), batch: batchingOf(where, size, wait) };
 }
 
 export function compileWork(where: string, options: WorkOptions): CompiledWork {
@@ -171,9 +260,9 @@ export function splitOptions(
 }
 
 export const checkWorkOptions = (where: string, options: WorkOptions): void =>
-  checkKeys(where, options, WORK_KEYS);
+  checkKeys(where, options, WORK_KEYS, { keys: DEFINITION_KEYS, call: 'defineJob(name, options)' });
 
-/** Validates a payload and returns the schema's output; throws an OptionError if it does not fit. */
+/** Validates a payload and returns the schema's output; throws a PayloadError if it does not fit. */
 export async function validated(
   where: string,
   schema: StandardSchemaV1 | undefined,
@@ -182,9 +271,9 @@ export async function validated(
   if (schema === undefined) return data;
   const result = await schema['~standard'].validate(data);
   if (result.issues === undefined) return result.value;
-  const issues = result.issues.map(({ message, path }) => {
+  const texts = result.issues.map(({ message, path }) => {
     const at = (path ?? []).map((step) => String(typeof step === 'object' ? step.key : step)).join('.');
     return at === '' ? message : `${at}: ${message}`;
   });
-  throw new OptionError(`${where}: data does not fit the schema: ${issues.join('; ')}.`);
+  throw new PayloadError(`${where}: data does not fit the schema: ${texts.join('; ')}.`, result.issues);
 }

@@ -2,8 +2,6 @@ import { pause } from '../core/clock.js';
 import { StoreError } from '../core/errors.js';
 import type { Inserted, NewJob, Store } from '../store/port.js';
 
-/** Two writes in flight keep the database busy; jobs that arrive meanwhile share the next one. */
-const MOST_UNDER_WAY = 2;
 const BATCH = 500;
 /** How often, and for how long, a job is retried whose unique key or id an open transaction holds. */
 const BLOCKED_MS = 200;
@@ -23,10 +21,19 @@ interface Request {
  * transaction waits apart from the others.
  */
 export class InsertBatcher<Tx> {
+  readonly #mostUnderWay: number;
   #waiting: Request[] = [];
   #underWay = 0;
   #blocked: Request[] = [];
   #retrying = false;
+
+  /**
+   * Two writes in flight keep the database busy; jobs that arrive meanwhile share the next one. Of calls that replace
+   * each other the last must win, so theirs go one at a time.
+   */
+  constructor(mostUnderWay = 2) {
+    this.#mostUnderWay = mostUnderWay;
+  }
 
   insert(store: Store<Tx>, job: NewJob, unclaimed: () => void = () => undefined): Promise<Inserted> {
     return new Promise((resolve, reject) => {
@@ -37,13 +44,14 @@ export class InsertBatcher<Tx> {
         return;
       }
       this.#waiting.push(request);
-      // A microtask later, so that calls made in the same tick share the first write.
-      if (this.#underWay < MOST_UNDER_WAY) queueMicrotask(() => void this.#next(store));
+      // A microtask later, so that calls made in the same tick share the first write. Jest's fake timers hold back
+      // `queueMicrotask`, but no promises.
+      if (this.#underWay < this.#mostUnderWay) void Promise.resolve().then(() => this.#next(store));
     });
   }
 
   async #next(store: Store<Tx>): Promise<void> {
-    if (this.#underWay >= MOST_UNDER_WAY || this.#waiting.length === 0) return;
+    if (this.#underWay >= this.#mostUnderWay || this.#waiting.length === 0) return;
     const batch = this.#waiting.splice(0, BATCH);
     this.#underWay += 1;
     await this.#write(store, batch);
@@ -71,7 +79,7 @@ export class InsertBatcher<Tx> {
   #waitApart(store: Store<Tx>, request: Request): void {
     const { claim, ...job } = request.job;
     if (claim !== undefined) request.unclaimed();
-    this.#blocked.push({ ...request, job: claim === undefined ? job : { ...job, wake: true } });
+    this.#blocked.push({ ...request, job: claim === undefined ? job : { ...job, wake: 1 } });
     if (this.#retrying) return;
     this.#retrying = true;
     void this.#retry(store);

@@ -1,25 +1,33 @@
 import type { Emitter } from '../core/emitter.js';
-import { LeaseLostError, OptionError } from '../core/errors.js';
-import { failedRunId, toJob, type JobRecord } from '../core/records/job.js';
+import { deadLetter } from '../core/records/dead-letter.js';
+import { deadLetterId, failedRunId, isLate, toJob, type JobRecord } from '../core/records/job.js';
 import { shellArgument } from '../core/text/shell.js';
 import type { Logger } from '../core/logger.js';
 import type { Meter } from '../core/meter.js';
 import type { Finished, Outcome } from '../core/records/outcome.js';
-import { show } from '../core/options.js';
-import { checkPayload } from '../core/payload.js';
-import { afterTransaction, endOf, thrownOutcome } from '../engine/record/ending.js';
+import { endOf, thrownOutcome } from '../engine/record/ending.js';
 import type { FailureLog } from '../engine/record/failure-log.js';
 import type { LaneOptions } from '../engine/claim/lanes.js';
-import type { About, AttemptControl, Conclusion, WorkRunner } from '../engine/work-runner.js';
+import type {
+  About,
+  AttemptControl,
+  BatchControl,
+  BatchMember,
+  Conclusion,
+  WorkRunner,
+} from '../engine/work-runner.js';
 import type { Settlement, Store } from '../store/port.js';
-import { toInstant } from '../time/duration.js';
-import { CATCH_UP_LIMIT, isTooLate } from '../time/recurrence.js';
-import { bare, conclude, withExtra } from './conclude.js';
+import { CATCH_UP_LIMIT, isTooLate } from '../time/missed.js';
+import { bare, conclude, withExtra, type Failed } from './conclude.js';
 import type { JobContext, AnyHandler } from './context.js';
 import { validated } from './definition.js';
 import type { JobEvents } from './events.js';
 import { recurrenceOf } from './recurrence.js';
-import type { Registry } from './registry.js';
+import type { Registry, Worker } from './registry.js';
+import type { Results } from './results.js';
+import { BatchRun } from './run/batch-run.js';
+import { JobCalls, type JobCallsHost } from './run/job-calls.js';
+import { Threads } from './run/threads.js';
 
 export interface JobRunnerOptions {
   readonly registry: Registry;
@@ -31,15 +39,18 @@ export interface JobRunnerOptions {
   readonly log: Logger;
   readonly meter: Meter;
   readonly failures: FailureLog;
-  /** Called when a job has ended: a caller in this process may be waiting for its result. */
-  readonly ended: (id: string, job: () => JobRecord) => void;
+  /** Callers in this process that may be waiting for the result of a job. */
+  readonly results: Pick<Results, 'ended'>;
 }
 
 /** Runs jobs for the engine: calls their handlers and concludes what each outcome means. */
-export class JobRunner implements WorkRunner<JobRecord, Settlement> {
+export class JobRunner implements WorkRunner<JobRecord, Settlement>, JobCallsHost {
   readonly #options: JobRunnerOptions;
   /** Names whose handlers have called `complete` in this process: they are treated as `transactional` from then on. */
   readonly #completing = new Set<string>();
+  readonly #threads = new Threads();
+
+  #lanes: { readonly revision: number; readonly workers: ReadonlyMap<string, LaneOptions> } | undefined;
 
   constructor(options: JobRunnerOptions) {
     this.#options = options;
@@ -47,13 +58,31 @@ export class JobRunner implements WorkRunner<JobRecord, Settlement> {
 
   /** Jobs that may be started only once are claimed for a free slot, never ahead of one. */
   workers(): ReadonlyMap<string, LaneOptions> {
-    const workers = [...this.#options.registry.workers];
-    return new Map(
-      workers.map(([name, { work, compiled }]) => [
+    const { registry } = this.#options;
+    // The engine asks before each claim, and there may be thousands of names.
+    if (this.#lanes?.revision === registry.revision) return this.#lanes.workers;
+    const workers = new Map(
+      [...registry.workers].map(([name, { work, compiled }]) => [
         name,
-        { concurrency: work.concurrency, ahead: compiled.retry.maxAttempts > 1 },
+        {
+          concurrency: work.concurrency,
+          ahead: compiled.retry.maxAttempts > 1,
+          ...(work.batch === undefined ? {} : { batch: work.batch }),
+        },
       ]),
     );
+    this.#lanes = { revision: registry.revision, workers };
+    return workers;
+  }
+
+  /** Loads handlers that run in threads. Rejects if one of them cannot be used. */
+  prepare(): Promise<void> {
+    return this.#threads.prepare(this.#options.registry.workers.values());
+  }
+
+  /** Called after the engine has stopped: ends threads, also those of handlers that ignored their signal. */
+  stop(): Promise<void> {
+    return this.#threads.stop();
   }
 
   mayComplete(job: JobRecord): boolean {
@@ -80,28 +109,62 @@ export class JobRunner implements WorkRunner<JobRecord, Settlement> {
   }
 
   async perform(job: JobRecord, attempt: AttemptControl): Promise<Outcome> {
-    const { registry, events, instanceId, store, meter } = this.#options;
-    const worker = registry.workers.get(job.name);
-    if (worker === undefined) return { kind: 'released' };
-    if (this.#tooLate(job)) return { kind: 'skipped' };
-    const run = new Run(
-      job,
-      attempt,
-      store,
-      (work, finished) => {
-        this.#completing.add(job.name);
-        const extra = attempt.unwritten();
-        return this.conclude(work, finished, extra === undefined ? {} : { extra });
-      },
-      (progress) => {
-        events.emit('job:progress', { job: toJob(job), progress, instanceId });
-      },
+    const worker = this.#options.registry.workers.get(job.name);
+    // A handler of batches may have replaced the one that the job was claimed for.
+    if (worker === undefined || worker.work.batch !== undefined) return { kind: 'released' };
+    const instead = this.#insteadOf(job);
+    if (instead !== undefined) return { kind: instead };
+    const run = new Run(job, attempt, this);
+    this.#began(job);
+    return run.perform(this.#handlerOf(worker), (data) => validate(worker, data));
+  }
+
+  async performBatch(members: readonly BatchMember<JobRecord>[], control: BatchControl): Promise<void> {
+    const [{ work }] = members as readonly [BatchMember<JobRecord>];
+    const worker = this.#options.registry.workers.get(work.name);
+    const isOver = worker?.work.batch === undefined;
+    const runs = members.filter((member) => {
+      const instead = isOver ? 'released' : this.#insteadOf(member.work);
+      if (instead === undefined) this.#began(member.work);
+      else member.end({ kind: instead });
+      return instead === undefined;
+    });
+    if (worker === undefined || runs.length === 0) return;
+    await new BatchRun(runs, control, this).perform(this.#handlerOf(worker), (data) =>
+      validate(worker, data),
     );
+  }
+
+  /** How the attempt of a job ends that is too late to be run; undefined if it is not. */
+  #insteadOf(job: JobRecord): 'skipped' | 'expired' | undefined {
+    if (this.#tooLate(job)) return 'skipped';
+    return isLate(job, this.store.clock.now()) ? 'expired' : undefined;
+  }
+
+  #handlerOf(worker: Worker): AnyHandler {
+    const { handler } = worker;
+    return handler instanceof URL ? this.#threads.handlerOf(worker, handler) : handler;
+  }
+
+  #began(job: JobRecord): void {
+    const { events, instanceId, store, meter } = this.#options;
     meter.began('job', job.name, job.nextRunAt.getTime(), store.clock.now());
     if (events.has('job:start')) events.emit('job:start', { job: toJob(job), instanceId });
-    return run.perform(worker.handler, (data) =>
-      validated(`job "${job.name}"`, worker.definition.schema, data),
-    );
+  }
+
+  get store(): Store {
+    return this.#options.store;
+  }
+
+  concludeIn(job: JobRecord, attempt: AttemptControl, finished: Finished): Conclusion<Settlement> {
+    this.#completing.add(job.name);
+    const extra = attempt.unwritten();
+    return this.conclude(job, finished, extra === undefined ? {} : { extra });
+  }
+
+  progressed(job: JobRecord, progress: unknown): void {
+    const { events, instanceId } = this.#options;
+    events.emit('job:progress', { job: toJob(job), progress, instanceId });
   }
 
   #tooLate(job: JobRecord): boolean {
@@ -115,8 +178,17 @@ export class JobRunner implements WorkRunner<JobRecord, Settlement> {
 
   conclude(job: JobRecord, finished: Finished, about: About = {}): Conclusion<Settlement> {
     const { registry, instanceId, historyLimit, log } = this.#options;
-    const { policies = {}, extra, refusals = 0 } = about;
+    const { policies = {}, extra, refusals = 0, isStored = false } = about;
+    const letterName = registry.deadLetter(job.name, policies);
+    const needs = { stored: false };
+    const letter = (failed: Failed): Settlement['letter'] => {
+      needs.stored = letterName !== undefined && !isStored;
+      return letterName === undefined || needs.stored
+        ? undefined
+        : this.#letter(letterName, failed, refusals);
+    };
     const conclusion = conclude(job, finished, {
+      letter,
       instanceId,
       retry: registry.retryRule(job.name, job.retryPolicy, policies[job.name]),
       retention: registry.retention(job.name),
@@ -128,22 +200,46 @@ export class JobRunner implements WorkRunner<JobRecord, Settlement> {
         );
       },
     });
+    if (needs.stored) return { ...conclusion, needsStored: true };
     if (refusals > 1) return bare(conclusion);
     return extra === undefined ? conclusion : withExtra(conclusion, extra);
   }
 
+  /** A letter that the database found too large goes without a history. */
+  #letter(name: string, failed: Failed, refusals: number): Settlement['letter'] {
+    const { registry, store } = this.#options;
+    const { job, id, error, finishedAt, history } = failed;
+    const limits = { rules: store.payload, maxBytes: store.maxPayloadBytes };
+    const { priority = 0, retryPolicy, timeoutMs } = registry.options(name) ?? {};
+    const about = { id, name: job.name, data: job.data };
+    return {
+      id: deadLetterId(job.id, job.leaseToken, job.lockedAt),
+      name,
+      data: deadLetter(about, error, refusals > 0 ? [] : history, limits),
+      status: 'pending',
+      priority,
+      nextRunAt: finishedAt,
+      createdAt: finishedAt,
+      wake: 1,
+      ...(retryPolicy === undefined ? {} : { retryPolicy }),
+      ...(timeoutMs === undefined ? {} : { timeoutMs }),
+      ...(job.trace === undefined ? {} : { trace: job.trace }),
+    };
+  }
+
   recorded(record: JobRecord, finished: Finished, conclusion: Conclusion<Settlement>): void {
-    const { events, ended, meter } = this.#options;
+    const { events, results, meter } = this.#options;
     const { settlement, retryAt } = conclusion;
     const { outcome, startedAt, finishedAt } = finished;
     const runMs = startedAt === undefined ? undefined : finishedAt - startedAt;
-    const end = settlement.status === 'cancelled' ? 'cancelled' : endOf(outcome, retryAt !== undefined);
+    const isCancelled = settlement.status === 'cancelled' && outcome.kind !== 'expired';
+    const end = isCancelled ? 'cancelled' : endOf(outcome, retryAt !== undefined);
     meter.ended('job', record.name, end, finishedAt, runMs);
     if ('error' in outcome && settlement.status !== 'cancelled')
       this.#failed(record, outcome.error, conclusion);
     if (HEARD.some((event) => events.has(event))) this.#tell(record, finished, conclusion);
     if (settlement.status !== 'pending') {
-      ended(record.id, () => ({ ...record, ...settledView(settlement) }));
+      results.ended(record.id, () => ({ ...record, ...settledView(settlement) }));
     }
   }
 
@@ -171,9 +267,13 @@ export class JobRunner implements WorkRunner<JobRecord, Settlement> {
       });
       if (retryAt !== undefined) events.emit('job:retry', { job, runAt: retryAt, instanceId });
     }
-    if (settlement.status === 'cancelled') events.emit('job:cancel', { job, instanceId });
+    if (outcome.kind === 'expired') events.emit('job:expire', { job, instanceId });
+    else if (settlement.status === 'cancelled') events.emit('job:cancel', { job, instanceId });
   }
 }
+
+const validate = ({ definition: { name, schema } }: Worker, data: unknown): Promise<unknown> =>
+  validated(`job "${name}"`, schema, data);
 
 /** What can be done about a job that failed for good. Of a recurring one, a failed copy of the run is kept. */
 function adviceFor(job: JobRecord, { remove }: Settlement): string {
@@ -185,7 +285,7 @@ function adviceFor(job: JobRecord, { remove }: Settlement): string {
 }
 
 /** The events that the end of an attempt may emit. Without a listener for one of them, no payload is built. */
-const HEARD = ['job:complete', 'job:fail', 'job:retry', 'job:cancel'] as const;
+const HEARD = ['job:complete', 'job:fail', 'job:retry', 'job:cancel', 'job:expire'] as const;
 
 function settledView({ set, status }: Settlement): Partial<JobRecord> {
   // Null removes a field, except in `result` and `progress`, where it may be the handler's value.
@@ -200,26 +300,13 @@ function settledView({ set, status }: Settlement): Partial<JobRecord> {
 class Run {
   readonly #job: JobRecord;
   readonly #attempt: AttemptControl;
-  readonly #store: Store;
-  readonly #conclude: (work: JobRecord, finished: Finished) => Conclusion<Settlement>;
-  readonly #progressed: (value: unknown) => void;
-  readonly #startedAt: number;
-  #deferredTo: Date | undefined;
-  #completedWith: { readonly result: unknown } | undefined;
+  readonly #calls: JobCalls;
+  #deferred: Outcome | undefined;
 
-  constructor(
-    job: JobRecord,
-    attempt: AttemptControl,
-    store: Store,
-    conclude: (work: JobRecord, finished: Finished) => Conclusion<Settlement>,
-    progressed: (value: unknown) => void,
-  ) {
+  constructor(job: JobRecord, attempt: AttemptControl, host: JobCallsHost) {
     this.#job = job;
     this.#attempt = attempt;
-    this.#store = store;
-    this.#conclude = conclude;
-    this.#progressed = progressed;
-    this.#startedAt = store.clock.now();
+    this.#calls = new JobCalls(job, attempt, host);
   }
 
   async perform(handler: AnyHandler, validate: (data: unknown) => Promise<unknown>): Promise<Outcome> {
@@ -228,83 +315,20 @@ class Run {
       const data = await validate(this.#job.data);
       this.#attempt.checkLease();
       const result = await (handler as (job: unknown) => unknown)(this.#context(data));
-      outcome = this.#returned(result);
+      outcome = this.#deferred ?? this.#calls.returned(result);
     } catch (thrown) {
       outcome = thrownOutcome(thrown, this.#attempt.signal);
     }
-    if (this.#completedWith === undefined) return outcome;
-    const { result } = this.#completedWith;
-    const { jobs, clock } = this.#store;
-    return afterTransaction(jobs, this.#attempt, clock, { outcome, result, call: 'complete()' });
-  }
-
-  #returned(result: unknown): Outcome {
-    if (this.#deferredTo !== undefined) return { kind: 'deferred', runAt: this.#deferredTo };
-    const kept = result === undefined ? undefined : this.#checked('result', result);
-    return { kind: 'returned', result: kept };
-  }
-
-  #checked(what: string, value: unknown): unknown {
-    return checkPayload(
-      `job "${this.#job.name}"`,
-      what,
-      value,
-      this.#store.payload,
-      this.#store.maxPayloadBytes,
-    );
+    return this.#calls.settled(outcome);
   }
 
   #context(data: unknown): JobContext {
-    const { id, name, failCount, uniqueKey, scheduledFor } = this.#job;
-    const attempt = this.#attempt;
-    return {
-      id,
-      name,
-      data,
-      failCount,
-      attempt: failCount + 1,
-      get signal() {
-        return attempt.signal;
-      },
-      ...(uniqueKey === undefined ? {} : { uniqueKey }),
-      ...(scheduledFor === undefined ? {} : { scheduledFor }),
-      progress: (value) => {
-        const kept = this.#checked('progress', value);
-        this.#attempt.note({ progress: { value: kept } });
-        this.#progressed(kept);
-      },
-      log: (message, fields) => {
-        const kept = fields === undefined ? {} : { fields: this.#checked('log fields', fields) };
-        this.#attempt.note({
-          log: { message: typeof message === 'string' ? message : show(message), ...kept },
-        });
-      },
+    const own: Pick<JobContext, 'defer' | 'complete'> = {
       defer: (until) => {
-        this.#deferredTo = toInstant(`job "${name}"`, 'defer', until, this.#store.clock.now());
+        this.#deferred = this.#calls.deferred(until);
       },
-      complete: (options) => this.#complete(options),
+      complete: ({ transaction, result }) => this.#calls.complete(transaction, result),
     };
-  }
-
-  /** A retried transaction calls this again: each try writes the settlement anew. */
-  async #complete({ transaction, result }: { transaction: unknown; result?: unknown }): Promise<void> {
-    if (!this.#store.isTransaction(transaction)) {
-      const message = `complete() needs { transaction }: the handle of a ${this.#store.kind} transaction.`;
-      throw new OptionError(message);
-    }
-    const kept = result === undefined ? undefined : this.#checked('result', result);
-    this.#attempt.inTransaction = true;
-    const outcome = { kind: 'recorded', result: kept } as const;
-    const finished = { outcome, startedAt: this.#startedAt, finishedAt: this.#store.clock.now() };
-    const settle = async (work: JobRecord): Promise<boolean> =>
-      (await this.#store.jobs.settleIn(this.#conclude(work, finished).settlement, transaction)) === 'settled';
-    // The schedule may have changed during the run: if this attempt still holds it, conclude from its present state.
-    if (!(await settle(this.#job))) {
-      const now = await this.#store.jobs.heldIn(this.#attempt.lease, transaction);
-      if (now === undefined || !(await settle(now))) {
-        throw new LeaseLostError(`${this.#job.name} ${this.#job.id} is no longer held by this attempt.`);
-      }
-    }
-    this.#completedWith = { result: kept };
+    return Object.assign(this.#calls.facts(data), own);
   }
 }

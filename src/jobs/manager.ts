@@ -13,7 +13,7 @@ import {
   checkText,
   show,
 } from '../core/options.js';
-import type { JobFilter, JobStore, StatusCounts, Store } from '../store/port.js';
+import { EVERYTHING, type JobFilter, type JobStore, type StatusCounts, type Store } from '../store/port.js';
 import { toInstant, toMs, type Duration } from '../time/duration.js';
 import { payloadOf } from './enqueuer.js';
 import { checkExplicit, checkFilter, type JobsFilter } from './filter.js';
@@ -21,9 +21,13 @@ import { pageOf, type FindOptions } from './page.js';
 import { isDefinition, type JobDefinition } from './definition.js';
 import type { Registry } from './registry.js';
 import type { Results } from './results.js';
+import type { JobWatch, Watched, WatchRegistry } from './watch/watches.js';
+import type { UpdateChanges } from './update.js';
+import type { UnknownNames } from './unknown-names.js';
 
 /** What a process that only enqueues does without. */
 const loadGroups = lazily(() => import('../core/records/failure-groups.js'));
+const loadUpdate = lazily(() => import('./update.js'));
 
 export interface JobPage {
   readonly items: readonly Job[];
@@ -73,6 +77,11 @@ export interface ResultOptions {
   readonly signal?: AbortSignal;
 }
 
+export interface WatchOptions {
+  /** Aborting it ends the iteration, without an error. Default: none. */
+  readonly signal?: AbortSignal;
+}
+
 const BATCH = 500;
 /** How many jobs of each status `stats` counts, shared among the names. */
 const COUNT_CAP = 100_000;
@@ -87,13 +96,16 @@ const managed = <O extends string>(
 export interface JobsOptions {
   readonly store: () => Promise<Store>;
   readonly registry: Registry;
-  readonly results: Results;
+  readonly results: Pick<Results, 'wait'>;
+  readonly watches: WatchRegistry;
   /** Called when work may start at once. */
   readonly due: () => void;
   /** Called when a pending job was cancelled. */
   readonly cancelled: (job: Job) => void;
   /** Says in sentences why a job is not running. */
   readonly why: (id: string) => Promise<readonly string[]>;
+  /** Undefined without a logger. */
+  readonly unknownNames: UnknownNames | undefined;
 }
 
 /** How long a wait that has timed out asks for the reasons. */
@@ -103,18 +115,22 @@ const REASONS_MS = 2_000;
 export class Jobs {
   readonly #store: () => Promise<Store>;
   readonly #registry: Registry;
-  readonly #results: Results;
+  readonly #results: Pick<Results, 'wait'>;
+  readonly #watches: WatchRegistry;
   readonly #due: () => void;
   readonly #cancelled: (job: Job) => void;
   readonly #why: (id: string) => Promise<readonly string[]>;
+  readonly #unknownNames: UnknownNames | undefined;
 
-  constructor({ store, registry, results, due, cancelled, why }: JobsOptions) {
+  constructor({ store, registry, results, watches, due, cancelled, why, unknownNames }: JobsOptions) {
     this.#store = store;
     this.#registry = registry;
     this.#results = results;
+    this.#watches = watches;
     this.#due = due;
     this.#cancelled = cancelled;
     this.#why = why;
+    this.#unknownNames = unknownNames;
   }
 
   /** Returns a job; undefined if there is none. */
@@ -135,6 +151,17 @@ export class Jobs {
       (record, back) => ({ at: record[sort.field], key: jobs.cursorKey(record), back, sort }),
     );
     return { items: items.map(toJob), next, previous, ...(found.partial ? { partial: true } : {}) };
+  }
+
+  /**
+   * Tells what happens to one job, by its id, or to all that match a filter, in whichever process: iterate over the
+   * answer with `for await`. With an id it begins with the job as it is (`current`), and ends after `completed`, `failed`
+   * or `cancelled`, or when the job is deleted; it rejects if there is no such job (`JOB_MISSING`). With a filter it tells
+   * what happens from the call on, until you leave the loop, `signal` aborts or the mill stops. States in between may be
+   * left out, but the last state of each job is told.
+   */
+  watch(watched: string | JobsFilter, options: WatchOptions = {}): JobWatch {
+    return this.#watches.watch(() => watchTarget(watched, options), options.signal);
   }
 
   /** Counts the jobs that match; without a filter, all jobs. */
@@ -235,6 +262,22 @@ export class Jobs {
     return managed(answer);
   }
 
+  /**
+   * Changes a pending job: its payload, its priority or its due time. New data is checked as `enqueue` checks it. A time
+   * limit from `expireIn` moves with the due time. `running` and `finished`: the job stays as it is.
+   */
+  async update(
+    id: string,
+    changes: UpdateChanges,
+  ): Promise<Managed<'updated' | 'running' | 'finished' | 'missing'>> {
+    const { changesOf } = await loadUpdate();
+    const store = await this.#store();
+    const checked = await changesOf(id, changes, store, this.#registry);
+    const answer = checked && (await store.jobs.update?.(id, checked));
+    this.#due();
+    return managed(answer);
+  }
+
   /** Cancels the pending and running jobs that match; returns how many. */
   async cancelMany(filter: Selection, options?: ManyOptions): Promise<{ count: number }> {
     const checked = checkExplicit('jobs.cancelMany', filter);
@@ -265,12 +308,16 @@ export class Jobs {
 
   /** Keeps all instances from starting jobs of this name until `resume`; running jobs continue. */
   async pause(name: string): Promise<void> {
-    await (await this.#jobs()).pauseName(checkName('jobs.pause', 'name', name));
+    checkName('jobs.pause', 'name', name);
+    const store = await this.#store();
+    await store.jobs.pauseName(name);
+    this.#unknownNames?.note(name, store, 'paused');
   }
 
   /** Returns the paused names. */
   async paused(): Promise<readonly string[]> {
-    return [...(await (await this.#store()).instances.list()).paused].sort();
+    const { paused } = await (await this.#store()).instances.list();
+    return [...paused].filter((name) => name !== EVERYTHING).sort();
   }
 
   /** Lets all instances start jobs of this name again. */
@@ -377,6 +424,16 @@ function narrowed(filter: JobFilter, statuses: readonly JobStatus[]): JobFilter 
   const status =
     filter.status === undefined ? statuses : statuses.filter((one) => filter.status?.includes(one));
   return status.length === 0 ? null : { ...filter, status };
+}
+
+/** Checks what `jobs.watch` was given. */
+export function watchTarget(watched: string | JobsFilter, options: WatchOptions): Watched {
+  const where = 'jobs.watch';
+  checkKeys(where, options, ['signal']);
+  checkSignal(where, options.signal);
+  return typeof watched === 'string'
+    ? { id: checkText(where, 'id', watched) }
+    : { filter: checkFilter(where, watched) };
 }
 
 function checkSignal(where: string, signal: unknown): void {

@@ -7,10 +7,14 @@ import type { AnyHandler } from './context.js';
 /** A definition with its handler in this process. */
 export interface Worker {
   readonly definition: JobDefinition;
-  readonly handler: AnyHandler;
+  /** A function, or the module that has it and runs in threads. */
+  readonly handler: AnyHandler | URL;
   readonly compiled: CompiledOptions;
   readonly work: CompiledWork;
 }
+
+/** Among published policies, dead letters have a key that is no job's name, so that older versions pass over it. */
+const DEAD_LETTERS = '';
 
 const DAY = 86_400_000;
 export const DEFAULT_RETENTION: RetentionMs = { completed: 7 * DAY, failed: 30 * DAY, cancelled: 7 * DAY };
@@ -20,6 +24,7 @@ export class Registry {
   readonly #workers = new Map<string, Worker>();
   readonly #definitions = new Map<string, CompiledOptions>();
   readonly #retention: RetentionMs;
+  #revision = 0;
   /** Compiled rules of policies that are stored on jobs, so that each is compiled once however often it is used. */
   readonly #rules = new WeakMap<object, RetryRule>();
 
@@ -31,6 +36,11 @@ export class Registry {
     return this.#workers;
   }
 
+  /** Changes with each handler that is added or replaced. */
+  get revision(): number {
+    return this.#revision;
+  }
+
   add(where: string, worker: Omit<Worker, 'compiled'>): void {
     const { name } = worker.definition;
     if (this.#workers.has(name) && !worker.work.replace) {
@@ -39,10 +49,11 @@ export class Registry {
       );
     }
     this.#workers.set(name, { ...worker, compiled: this.define(worker.definition) });
+    this.#revision += 1;
   }
 
   define(definition: JobDefinition): CompiledOptions {
-    const compiled = compile(`job "${definition.name}"`, definition.options);
+    const compiled = compile(`job "${definition.name}"`, definition.name, definition.options);
     this.#definitions.set(definition.name, compiled);
     return compiled;
   }
@@ -97,10 +108,32 @@ export class Registry {
     return rule;
   }
 
-  /** Retry policies by name, published so that another instance can settle this one's work if it dies. */
+  /** The name of the dead letters of a job: by its definition here, else by that of the instance that ran it. */
+  deadLetter(name: string, policies: Readonly<Record<string, unknown>>): string | undefined {
+    const defined = this.#definitions.get(name);
+    if (defined !== undefined) return defined.deadLetter;
+    const published = Object(policies[DEAD_LETTERS]) as Readonly<Record<string, unknown>>;
+    const letter = Object.hasOwn(published, name) ? published[name] : undefined;
+    return typeof letter === 'string' ? letter : undefined;
+  }
+
+  /**
+   * Retry policies by name, and the names of dead letters, published so that another instance can settle this one's work
+   * if it dies.
+   */
   policies(): Readonly<Record<string, unknown>> {
-    return Object.fromEntries(
-      [...this.#workers].map(([name, { compiled }]) => [name, compiled.retryPolicy ?? null]),
+    const workers = [...this.#workers];
+    const letters = workers.flatMap(
+      ([
+        name,
+        {
+          compiled: { deadLetter },
+        },
+      ]) => (deadLetter === undefined ? [] : [[name, deadLetter] as const]),
     );
+    return Object.fromEntries<unknown>([
+      ...workers.map(([name, { compiled }]) => [name, compiled.retryPolicy ?? null] as const),
+      ...(letters.length === 0 ? [] : [[DEAD_LETTERS, Object.fromEntries(letters)] as const]),
+    ]);
   }
 }

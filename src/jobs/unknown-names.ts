@@ -4,20 +4,22 @@ import { show, suggestion } from '../core/options.js';
 import { isAlive, type Store } from '../store/port.js';
 import type { Registry } from './registry.js';
 
-/** How long after the first enqueue of a name the check runs: a worker that starts with its producer is then live. */
+type Deed = 'enqueued' | 'paused';
+
+/** How long after the first call with a name the check runs: a worker that starts with its producer is then live. */
 const LOOK_AFTER_MS = 5_000;
 /** Names beyond this many are not checked: they are made from data. */
 const MOST_NAMES = 1_000;
 
 /**
  * Warns of job names that neither this process nor a live instance knows: they are probably misspelt. Checks each name
- * once, in the background and many at a time, so that `enqueue` does not wait for it.
+ * once, in the background and many at a time, so that no call waits for it.
  */
 export class UnknownNames {
   readonly #registry: Registry;
   readonly #log: Logger;
   readonly #seen = new Set<string>();
-  #waiting: string[] = [];
+  #waiting = new Map<string, Deed>();
   #timer: Timer | undefined;
 
   constructor(registry: Registry, log: Logger) {
@@ -25,12 +27,12 @@ export class UnknownNames {
     this.#log = log;
   }
 
-  /** Called for each enqueued name. */
-  note(name: string, store: Store): void {
+  /** Called for each name that is enqueued or paused. */
+  note(name: string, store: Store, deed: Deed = 'enqueued'): void {
     if (this.#seen.has(name) || this.#registry.options(name) !== undefined) return;
     if (this.#seen.size >= MOST_NAMES) return;
     this.#seen.add(name);
-    this.#waiting.push(name);
+    this.#waiting.set(name, deed);
     this.#arm(store, store.clock);
   }
 
@@ -38,7 +40,8 @@ export class UnknownNames {
     this.#timer?.cancel();
     this.#timer = undefined;
     // They are checked again if they are enqueued after a new start.
-    for (const name of this.#waiting.splice(0)) this.#seen.delete(name);
+    for (const name of this.#waiting.keys()) this.#seen.delete(name);
+    this.#waiting.clear();
   }
 
   #arm(store: Store, clock: Clock): void {
@@ -53,18 +56,24 @@ export class UnknownNames {
 
   async #look(store: Store): Promise<void> {
     const names = this.#waiting;
-    this.#waiting = [];
+    this.#waiting = new Map();
     const { instances } = await store.instances.list();
     const live = instances.filter(isAlive);
     const run = new Set(live.flatMap((instance) => instance.names));
     const known = [...new Set([...run, ...this.#registry.names])];
-    for (const name of names) {
+    for (const [name, deed] of names) {
       if (known.includes(name)) continue;
+      const [what, then] = TEXTS[deed];
       this.#log.warn(
         { name },
-        `jobs of the name ${show(name)} are enqueued, but no live instance runs it, and it is not defined here.${suggestion(name, known)} ` +
-          'They wait until a worker for it starts.',
+        `${what(show(name))}, but no live instance runs it, and it is not defined here.${suggestion(name, known)}${then}`,
       );
     }
   }
 }
+
+/** What was done with a name, and what follows if nothing knows it. */
+const TEXTS: Readonly<Record<Deed, readonly [what: (name: string) => string, then: string]>> = {
+  enqueued: [(name) => `jobs of the name ${name} are enqueued`, ' They wait until a worker for it starts.'],
+  paused: [(name) => `the name ${name} is paused`, ''],
+};

@@ -1,9 +1,9 @@
-import { randomBytes } from 'node:crypto';
 import { within } from '../core/clock.js';
-import { LockTakenError, TidemillError } from '../core/errors.js';
+import { TidemillError } from '../core/errors.js';
 import { checkFunction, checkKeys, checkName, show } from '../core/options.js';
-import { LockHold, type LockContext } from './lock-hold.js';
-import { waitForLock } from './lock-wait.js';
+import type { Holding } from './holding.js';
+import type { LockContext } from './lock-hold.js';
+import { loadHolding } from './parts.js';
 import type { Store } from '../store/port.js';
 import { toMs, type Duration } from '../time/duration.js';
 
@@ -36,9 +36,7 @@ function checkLock(key: unknown, work: unknown, options: LockOptions = {}): Lock
 }
 
 /** One call of `withLock`: first it waits for the lock, then it holds it. */
-interface Call {
-  readonly waiting: AbortController;
-  hold?: LockHold;
+interface Call extends Holding {
   ended: Promise<unknown>;
 }
 
@@ -94,29 +92,16 @@ export class Locks {
     call: Call,
     key: string,
     work: (lock: LockContext) => T | Promise<T>,
-    { waitMs, leaseMs }: LockSettings,
+    settings: LockSettings,
   ): Promise<T> {
-    const { locks, clock } = await this.#store();
-    const owner = { instanceId: this.#instanceId, token: randomBytes(12).toString('hex') };
-    const request = { store: locks, clock, key, owner, leaseMs };
-    const { signal } = call.waiting;
-    try {
-      const acquired = await waitForLock({ ...request, waitMs }, signal);
-      // A stop that aborts at this moment saw a waiting call, so the call must not go on to hold the lock.
-      signal.throwIfAborted();
-      call.hold = new LockHold({ ...request, error: this.#fault }, acquired);
-    } catch (error) {
-      // A request without a response may have taken the lock; release it.
-      if (!(error instanceof LockTakenError)) {
-        const released = locks.release(key, owner).catch(() => undefined);
-        // During a stop, wait for it: the store closes afterwards, and the lock would stay taken until its lease ends.
-        if (signal.aborted) await released;
-      }
-      throw error;
-    }
-    const running = call.hold.run(work);
-    clock.track?.(running);
-    return running;
+    const [store, { holdLock }] = await Promise.all([this.#store(), loadHolding()]);
+    return holdLock(store, call, {
+      key,
+      work,
+      ...settings,
+      instanceId: this.#instanceId,
+      error: this.#fault,
+    });
   }
 
   /** Resolves to true when no call is left, or to false after `limitMs`. */

@@ -1,25 +1,28 @@
-import { pause, type Clock } from '../core/clock.js';
+import { pause } from '../core/clock.js';
 import type { Store } from '../store/port.js';
 
 const EVERY_MS = 60_000;
 
+export interface CleanerOptions {
+  readonly store: Store;
+  /** Returns true if this instance is to clean up in this period. */
+  readonly turn: (periodMs: number) => Promise<boolean>;
+  /** Repairs what the store offers of keys; absent if it has nothing to repair. */
+  readonly repairKeys?: (() => Promise<void>) | undefined;
+  readonly error: (error: unknown) => void;
+}
+
 /**
  * Deletes finished jobs and audit entries whose retention has passed, on stores whose database does not expire them
- * itself. Runs once a minute, on one instance of the cluster.
+ * itself, releases successors that a crash has left waiting, and repairs keys. Runs once a minute, on one instance of the
+ * cluster.
  */
 export class Cleaner {
-  readonly #store: Store;
-  readonly #clock: Clock;
-  readonly #turn: (periodMs: number) => Promise<boolean>;
-  readonly #error: (error: unknown) => void;
+  readonly #options: CleanerOptions;
   readonly #stop = new AbortController();
 
-  /** `turn` returns true if this instance is to clean up in this period. */
-  constructor(store: Store, turn: (periodMs: number) => Promise<boolean>, error: (error: unknown) => void) {
-    this.#store = store;
-    this.#clock = store.clock;
-    this.#turn = turn;
-    this.#error = error;
+  constructor(options: CleanerOptions) {
+    this.#options = options;
   }
 
   start(): void {
@@ -31,16 +34,20 @@ export class Cleaner {
   }
 
   async #run(): Promise<void> {
-    while (await pause(this.#clock, EVERY_MS, this.#stop.signal, { housekeeping: true })) {
-      const sweep = this.#sweep().catch(this.#error);
-      this.#clock.track?.(sweep);
+    const { store, error } = this.#options;
+    while (await pause(store.clock, EVERY_MS, this.#stop.signal, { housekeeping: true })) {
+      const sweep = this.#sweep().catch(error);
+      store.clock.track?.(sweep);
       await sweep;
     }
   }
 
   async #sweep(): Promise<void> {
-    if (!(await this.#turn(EVERY_MS))) return;
-    await this.#store.jobs.sweep?.(new Date(this.#clock.now())).catch(this.#error);
-    await this.#store.audit.sweep?.();
+    const { store, turn, repairKeys, error } = this.#options;
+    if (!(await turn(EVERY_MS))) return;
+    await store.jobs.sweep?.(new Date(store.clock.now())).catch(error);
+    await store.jobs.releaseSuccessors?.().catch(error);
+    await store.audit.sweep?.().catch(error);
+    await repairKeys?.();
   }
 }

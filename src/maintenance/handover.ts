@@ -4,6 +4,7 @@ import { tryInHalves, type Blame } from '../core/batches/bisect.js';
 import type { Finished } from '../core/records/outcome.js';
 import { inPieces, type Tried } from '../core/batches/pieces.js';
 import type { FailureKind, Work } from '../core/records/work.js';
+import { concludeStored } from '../store/helpers/conclude-stored.js';
 import {
   leaseOf,
   lifeOf,
@@ -15,22 +16,41 @@ import {
 
 export type Policies = Readonly<Record<string, unknown>>;
 
-export interface HandoverOptions<W extends Work, S extends { readonly by: 'holder' | 'reclaimer' }> {
-  readonly store: Pick<WorkStore<W, S>, 'heldBy' | 'strays' | 'settle' | 'insertFailedRun'>;
-  readonly clock: Clock;
-  /** What to record for a crashed attempt. `policies` are those of the instance that ran it. */
-  readonly conclude: (work: W, finished: Finished, policies: Policies) => Concluded<S>;
+/** The runner of one kind of work, as its handover sees it. */
+interface HandoverRunner<W extends Work, S> {
+  /** Decides what to record for a crashed attempt. `policies` are those of the instance that ran it. */
+  conclude(
+    work: W,
+    finished: Finished,
+    about: { readonly policies: Policies; readonly isStored?: boolean },
+  ): Concluded<S>;
   /** True if, by the policies of the instance that ran it, this was the last attempt, whose start is marked. */
-  readonly isLastAttempt: (work: W, policies: Policies) => boolean;
+  isLastAttempt(work: W, policies: Policies): boolean;
+}
+
+/** The engine of one kind of work, as its handover sees it. */
+interface HandoverEngine {
   /** Finds work that this instance holds without knowing. Undefined unless the response to a claim was lost. */
-  readonly unknown: () => UnknownWork | undefined;
+  unknown(): UnknownWork | undefined;
+}
+
+/** The instance, as its handovers see it. */
+export interface HandoverHost<W extends Work, S> {
+  recovered(works: readonly Recovered<W, S>[]): void;
+  error(error: unknown, where: string): void;
+}
+
+export interface HandoverOptions<W extends Work, S extends { readonly by: 'holder' | 'reclaimer' }> {
+  readonly store: Pick<WorkStore<W, S>, 'held' | 'heldBy' | 'strays' | 'settle' | 'insertFailedRun'>;
+  readonly clock: Clock;
+  readonly runner: HandoverRunner<W, S>;
+  readonly engine: HandoverEngine;
+  readonly host: HandoverHost<W, S>;
   /**
    * Returns true if this instance is to look for strays in this period. Left out if instances know different sources,
    * so that each looks for its own strays.
    */
   readonly turn?: (periodMs: number) => Promise<boolean>;
-  readonly recovered: (works: readonly Recovered<W, S>[]) => void;
-  readonly error: (error: unknown) => void;
 }
 
 export interface StraySearch extends Omit<StrayQuery, 'lives' | 'limit'> {
@@ -48,6 +68,8 @@ interface Concluded<S> {
   readonly settlement: S;
   readonly failedRun?: FailedRun;
   readonly retryAt?: Date;
+  /** As in the engine's `Conclusion`. */
+  readonly needsStored?: true;
 }
 
 /** Work that was handed on, and what was recorded for it. */
@@ -97,15 +119,19 @@ export class Handover<W extends Work, S extends { readonly by: 'holder' | 'recla
 
   /** Hands back work of a claim that took effect after this instance gave up on its response. No attempt is used. */
   async handBackUnknown(self: Instance, leaseMs: number): Promise<void> {
-    const { store, clock, conclude } = this.#options;
-    const unknown = this.#options.unknown();
+    const { store, clock, runner, engine } = this.#options;
+    const unknown = engine.unknown();
     if (unknown === undefined) return;
     const finishedAt = clock.now();
     const works = (await store.heldBy(self, BATCH)).filter(
       (work) => unknown.has(work) && (work.lockedAt?.getTime() ?? 0) < finishedAt - leaseMs,
     );
     const finished: Finished = { outcome: { kind: 'released' }, finishedAt };
-    const released = works.map((work) => ({ work, finished, ...conclude(work, finished, {}) }));
+    const released = works.map((work) => ({
+      work,
+      finished,
+      ...runner.conclude(work, finished, { policies: {} }),
+    }));
     const isAll = await this.#eachPart(released, async (part) => {
       await store.settle(part.map(({ settlement }) => settlement));
     });
@@ -114,17 +140,19 @@ export class Handover<W extends Work, S extends { readonly by: 'holder' | 'recla
 
   /** Returns how many of them this call has written. */
   async #handOn(works: readonly W[], policies: Policies): Promise<number> {
-    const { clock, conclude, recovered, isLastAttempt } = this.#options;
+    const { store, clock, runner, host } = this.#options;
     const finishedAt = clock.now();
-    const conclusions = works.map((work) => {
-      const finished = { outcome: outcomeOf(work, isLastAttempt(work, policies)), finishedAt };
-      return { work, finished, ...conclude(work, finished, policies) };
-    });
+    const conclusions: Recovered<W, S>[] = [];
+    for (const work of works) {
+      const finished = { outcome: outcomeOf(work, runner.isLastAttempt(work, policies)), finishedAt };
+      const ended = { work, finished, about: { policies } };
+      conclusions.push({ work, finished, ...(await concludeStored(store, runner, ended)) });
+    }
     const written: Recovered<W, S>[] = [];
     await this.#eachPart(conclusions, async (part) => {
       written.push(...(await this.#write(part)));
     });
-    if (written.length > 0) recovered(written);
+    if (written.length > 0) host.recovered(written);
     return written.length;
   }
 
@@ -156,13 +184,17 @@ export class Handover<W extends Work, S extends { readonly by: 'holder' | 'recla
     const { trouble, answered } = await inPieces(all, size, attempt);
     this.#troubles = trouble === undefined ? 0 : this.#troubles + 1;
     if (trouble !== undefined && !answered) throw asError(trouble);
-    if (trouble !== undefined) this.#options.error(trouble);
+    if (trouble !== undefined) this.#error(trouble);
     return trouble === undefined;
   }
 
   #refused({ work: { name, id } }: Recovered<W, S>, reason: string): void {
     const message = `The database refuses the recovery of ${name} ${id}, whose process died: ${reason} Tidemill retries it.`;
-    this.#options.error(new TidemillError('OUTCOME_REFUSED', message));
+    this.#error(new TidemillError('OUTCOME_REFUSED', message));
+  }
+
+  #error(error: unknown): void {
+    this.#options.host.error(error, 'reclaim');
   }
 }
 

@@ -1,10 +1,10 @@
 import { Backoff } from '../core/backoff.js';
 import { pause, type Clock, type Timer } from '../core/clock.js';
-import type { Cluster, Instance, InstanceState, Store } from '../store/port.js';
+import { readLeases, type Instance, type InstanceLease, type Leases, type Store } from '../store/port.js';
 import type { Policies, StraySearch } from './handover.js';
 
 /** Hands on one kind of work. See `Handover`. */
-interface HandsOn {
+export interface HandsOn {
   emptied(instance: Instance, policies: Policies, stop: AbortSignal): Promise<boolean>;
   strays(search: StraySearch): Promise<void>;
   handBackUnknown(self: Instance, leaseMs: number): Promise<void>;
@@ -12,27 +12,38 @@ interface HandsOn {
 
 /** Decides when an instance whose lease has ended may be declared dead. See `FailureDetector`. */
 interface Detector {
-  observe(cluster: Cluster): void;
+  observe(leases: Leases): void;
   /** Milliseconds until this instance may be declared dead, as far as is known now; 0 if it may be. */
-  waitMs(instance: InstanceState): number;
+  waitMs(instance: InstanceLease): number;
   /** Milliseconds that other instances still have to come back after an outage; 0 in normal operation. */
   readonly graceMs: number;
 }
 
+/** The instance, as its reclaimer sees it. */
+export interface ReclaimHost {
+  readonly self: Instance;
+  /** One for each kind of work that this instance can hand on. */
+  readonly handovers: readonly HandsOn[];
+  /** False while a dead instance may hold work of a kind that another instance has to hand on. */
+  mayBury(instance: InstanceLease): Promise<boolean>;
+  /** Frees the permits of a dead instance, which holds no work any more. */
+  drop(instance: Instance): Promise<void>;
+  /** Frees permits of lives that are not registered. */
+  dropUnregistered(): Promise<void>;
+  error(error: unknown, where: string): void;
+}
+
 export interface ReclaimerOptions {
+  readonly host: ReclaimHost;
   readonly store: Pick<Store, 'clock' | 'instances'>;
   readonly leaseMs: number;
-  readonly self: () => Instance;
   readonly detector: Detector;
-  /** One for each kind of work that this instance can hand on. */
-  readonly handovers: () => readonly HandsOn[];
-  /** False while a dead instance may hold work of a kind that another instance has to hand on. */
-  readonly mayBury: (instance: InstanceState) => Promise<boolean>;
-  readonly error: (error: unknown) => void;
 }
 
 /** Added to the end of a lease before the next look, so that it has ended by the server's clock, too. */
 const SLACK_MS = 50;
+/** Added at random, so that not all instances look at the same moment when a lease has ended: up to this share. */
+const JITTER = { share: 0.05, mostMs: 250 };
 /** Backoff for a dead instance whose work could not all be handed on. */
 const RETRY_MS = { min: 500, max: 10_000 };
 /** Work of older programs, which hold no lease, counts as stray only after this long. */
@@ -51,7 +62,6 @@ export class Reclaimer {
   /** By life: when to retry a dead instance that still holds work, or that may not be buried yet. */
   readonly #left = new Map<string, { readonly until: number; readonly retry: Backoff }>();
   #timer: Timer | undefined;
-  #seenAt = -Infinity;
   #strays: Promise<void> = Promise.resolve();
   #working: Promise<void> | undefined;
 
@@ -72,23 +82,24 @@ export class Reclaimer {
   }
 
   /** Reclaims the instances that may be declared dead, and sets a timer for the next one. */
-  observe(cluster: Cluster): void {
+  observe(leases: Leases): void {
     if (this.#stop.signal.aborted) return;
-    this.#seenAt = this.#clock.monotonic();
     this.#timer?.cancel();
-    const { detector, self } = this.#options;
-    detector.observe(cluster);
-    const others = cluster.instances.filter((instance) => instance.life !== self().life);
+    const { detector, host, leaseMs } = this.#options;
+    detector.observe(leases);
+    const others = leases.instances.filter((instance) => instance.life !== host.self.life);
     for (const life of this.#left.keys())
       if (!others.some((other) => other.life === life)) this.#left.delete(life);
     const waits = others.map((instance) => ({ instance, waitMs: this.#waitMs(instance) }));
     const due = waits.filter(({ waitMs }) => waitMs <= 0).map(({ instance }) => instance);
     if (due.length > 0) this.#reclaim(due);
     const next = Math.min(...waits.filter(({ waitMs }) => waitMs > 0).map(({ waitMs }) => waitMs));
-    if (next !== Infinity) this.#timer = this.#clock.timer(next + SLACK_MS, () => this.#lookAgain());
+    if (next === Infinity) return;
+    const slackMs = SLACK_MS + Math.round(Math.random() * Math.min(leaseMs * JITTER.share, JITTER.mostMs));
+    this.#timer = this.#clock.timer(next + slackMs, () => this.#lookAgain());
   }
 
-  #waitMs(instance: InstanceState): number {
+  #waitMs(instance: InstanceLease): number {
     if (!instance.dead) return this.#options.detector.waitMs(instance);
     return (this.#left.get(instance.life)?.until ?? -Infinity) - this.#clock.monotonic();
   }
@@ -98,11 +109,6 @@ export class Reclaimer {
     this.#left.set(life, { retry, until: this.#clock.monotonic() + (waitMs ?? retry.next()) });
   }
 
-  /** The claim loop normally reports the cluster. If it has been too busy for a third of a lease, asks the store. */
-  renewed(): void {
-    if (this.#clock.monotonic() - this.#seenAt > this.#options.leaseMs / 3) this.#lookAgain();
-  }
-
   #lookAgain(): void {
     const look = this.#lookOnce();
     this.#clock.track?.(look);
@@ -110,59 +116,72 @@ export class Reclaimer {
 
   async #lookOnce(): Promise<void> {
     try {
-      this.observe(await this.#options.store.instances.list());
+      this.observe(await readLeases(this.#options.store.instances));
     } catch (error) {
       if (this.#stop.signal.aborted) return;
-      this.#options.error(error);
+      this.#error(error);
       this.#timer?.cancel();
       this.#timer = this.#clock.timer(1_000, () => this.#lookAgain());
     }
   }
 
-  #reclaim(instances: readonly InstanceState[]): void {
+  #reclaim(instances: readonly InstanceLease[]): void {
     if (this.#working !== undefined) return;
     this.#working = this.#reclaimAll(instances)
-      .catch((error: unknown) => this.#options.error(error))
+      .catch((error: unknown) => this.#error(error))
       .finally(() => (this.#working = undefined));
     this.#clock.track?.(this.#working);
   }
 
-  async #reclaimAll(instances: readonly InstanceState[]): Promise<void> {
-    const { store, mayBury, leaseMs } = this.#options;
+  async #reclaimAll(instances: readonly InstanceLease[]): Promise<void> {
+    const { store, host, leaseMs } = this.#options;
     for (const instance of instances) {
       if (this.#stop.signal.aborted) return;
       const fenced = await store.instances.fence(instance);
       if (fenced === undefined) continue;
-      if (!(await this.#emptied(instance, fenced.policies))) this.#leave(instance);
-      else if (await mayBury(instance)) await store.instances.bury(instance);
-      // Try again once per lease: a claim of the dead instance may land late. Instances that run its tasks do the rest.
-      else this.#leave(instance, leaseMs);
+      const isEmpty = await this.#emptied(instance, fenced.policies);
+      if (this.#isStopping()) return;
+      // Also if the database refuses what is left, or only others may bury it: its process is dead, so nothing of it counts
+      // against limits.
+      await host.drop(instance);
+      if (isEmpty && (await host.mayBury(instance))) await store.instances.bury(instance);
+      // Once per lease if it is empty: a claim of the dead instance may land late. Instances that run its tasks do the rest.
+      else this.#leave(instance, isEmpty ? leaseMs : undefined);
     }
+  }
+
+  #isStopping(): boolean {
+    return this.#stop.signal.aborted;
   }
 
   async #emptied(instance: Instance, policies: Policies): Promise<boolean> {
     let all = true;
-    for (const handover of this.#options.handovers())
+    for (const handover of this.#options.host.handovers)
       all = (await handover.emptied(instance, policies, this.#stop.signal)) && all;
     return all;
   }
 
   async #lookForStrays(): Promise<void> {
     while (await pause(this.#clock, this.#options.leaseMs, this.#stop.signal)) {
-      const look = this.#handOnStrays().catch(this.#options.error);
+      const look = this.#handOnStrays().catch((error: unknown) => this.#error(error));
       this.#clock.track?.(look);
       await look;
     }
   }
 
   async #handOnStrays(): Promise<void> {
-    const { store, leaseMs, handovers, self, detector } = this.#options;
+    const { store, leaseMs, host, detector } = this.#options;
     if (detector.graceMs > 0) return;
     const lives = async (): Promise<readonly string[]> =>
-      (await store.instances.list()).instances.map(({ life }) => life);
-    for (const handover of handovers()) {
+      (await readLeases(store.instances)).instances.map(({ life }) => life);
+    for (const handover of host.handovers) {
       await handover.strays({ lives, olderThanMs: leaseMs, legacyAfterMs: Math.max(leaseMs, LEGACY_MS) });
-      await handover.handBackUnknown(self(), leaseMs);
+      await handover.handBackUnknown(host.self, leaseMs);
     }
+    await host.dropUnregistered();
+  }
+
+  #error(error: unknown): void {
+    this.#options.host.error(error, 'reclaim');
   }
 }

@@ -1,25 +1,30 @@
 import { systemClock, type Clock } from '../core/clock.js';
+import { deferred } from '../core/lazily.js';
 import type { PayloadRules } from '../core/payload.js';
-import type {
-  InstanceStore,
-  JobStore,
-  LockStore,
-  MetricsStore,
-  Store,
-  Watch,
-  WatchHandlers,
+import {
+  EVERYTHING,
+  type InstanceStore,
+  type JobStore,
+  type LimitStore,
+  type LockStore,
+  type MetricsStore,
+  type ScopeRef,
+  type Store,
+  type Watch,
+  type WatchHandlers,
 } from '../store/port.js';
+import { AUDIT_METHODS, LIMIT_METHODS, METRICS_METHODS, Parts } from '../store/parts.js';
 import type { AuditStore } from '../store/audit.js';
 import type { DocumentJobStore, DocumentPlace } from '../store/documents.js';
-import { MemoryAudit } from './cluster/audit.js';
 import { MemoryCollection, type MemoryDocument } from './collection.js';
 import { memoryDocuments } from './documents/store.js';
 import { Admission } from './admission.js';
 import { MemoryInstances } from './cluster/instances.js';
 import { memoryJobs } from './jobs/store.js';
+import { Table, type MemoryContext } from './jobs/table.js';
 import { MemoryLocks } from './cluster/locks.js';
-import { MemoryMetrics } from './cluster/metrics.js';
 import { ChangeLog } from './reactive/log.js';
+import type { MemoryReactiveOptions } from './reactive/opened.js';
 import { MemoryReactive } from './reactive/store.js';
 import { MemoryTransaction } from './transaction.js';
 
@@ -43,6 +48,7 @@ export class MemoryStore implements Store<MemoryTransaction> {
   readonly maxPayloadBytes: number;
   readonly jobs: JobStore<MemoryTransaction>;
   readonly instances: InstanceStore;
+  readonly limits: LimitStore;
   readonly locks: LockStore;
   readonly metrics: MetricsStore;
   readonly audit: AuditStore;
@@ -50,6 +56,8 @@ export class MemoryStore implements Store<MemoryTransaction> {
   /** For `tidemill/testing`: decides what may be claimed. */
   readonly admission: Admission = new Admission(() => this.#tell((listener) => listener.wake('jobs')));
   readonly #listeners = new Set<WatchHandlers>();
+  readonly #parts = new Parts();
+  readonly #documents = this.#parts.add(() => import('./documents/found.js'));
   readonly #collections = new Map<string, MemoryCollection>();
   /** Changes of documents, for reactive tasks. */
   readonly #log = new ChangeLog();
@@ -61,25 +69,51 @@ export class MemoryStore implements Store<MemoryTransaction> {
     const instances = new MemoryInstances(this.clock, paused, () => this.reactive.leader);
     this.instances = instances;
     this.locks = new MemoryLocks(this.clock);
-    this.metrics = new MemoryMetrics(this.clock);
-    this.audit = new MemoryAudit(this.clock);
-    this.jobs = memoryJobs({
+    const parts = this.#parts;
+    const metrics = parts.add(async () => {
+      const { MemoryMetrics } = await import('./cluster/metrics.js');
+      return new MemoryMetrics(this.clock);
+    });
+    this.metrics = deferred(metrics, METRICS_METHODS);
+    const audit = parts.add(async () => {
+      const { MemoryAudit } = await import('./cluster/audit.js');
+      return new MemoryAudit(this.clock);
+    });
+    this.audit = deferred(audit, AUDIT_METHODS);
+    const context: MemoryContext = {
       clock: this.clock,
       paused,
       admission: this.admission,
-      cluster: () => instances.cluster(),
-      wake: () => this.#tell((listener) => listener.wake('jobs')),
+      wake: (name) =>
+        this.#tell((listener) =>
+          listener.wake('jobs', undefined, name === undefined ? undefined : new Map([[name, 1]])),
+        ),
+      pausesChanged: () =>
+        this.#tell((listener) => {
+          listener.wake('jobs');
+          listener.wake('tasks');
+        }),
       cancel: () => this.#tell((listener) => listener.cancel()),
+    };
+    const table = new Table(context);
+    this.jobs = memoryJobs(table, parts);
+    const limits = parts.add(async () => {
+      const { memoryLimits } = await import('./limits/store.js');
+      const freed = (scopes: readonly ScopeRef[]): void => this.#tell((listener) => listener.freed(scopes));
+      return memoryLimits({ clock: this.clock, table, freed });
     });
-    this.reactive = new MemoryReactive({
+    this.limits = deferred(limits, LIMIT_METHODS);
+    const reactive: MemoryReactiveOptions = {
       now: () => new Date(this.clock.now()),
       log: this.#log,
       collection: (name) => this.collection(name),
       cluster: () => instances.cluster(),
+      isEverythingPaused: () => paused.has(EVERYTHING),
       admits: (key) => this.admission.admits(key),
       wake: () => this.#tell((listener) => listener.wake('tasks')),
       news: () => this.#tell((listener) => listener.news()),
-    });
+    };
+    this.reactive = new MemoryReactive(reactive, parts);
   }
 
   /** Returns a collection of documents, for document schedules and reactive tasks; creates it on the first call. */
@@ -91,7 +125,11 @@ export class MemoryStore implements Store<MemoryTransaction> {
   }
 
   documents(place: DocumentPlace): DocumentJobStore<MemoryDocument> {
-    return memoryDocuments(this.collection(place.collection), this.clock, place);
+    return memoryDocuments(this.collection(place.collection), this.clock, place, this.#documents);
+  }
+
+  loadParts(): Promise<void> {
+    return this.#parts.load();
   }
 
   // Nothing is opened or closed: the jobs live as long as the store object.

@@ -38,6 +38,8 @@ const BEGUN = 'begun, end unknown';
 export interface Done<T> {
   readonly answer: T;
   readonly outcome: string;
+  /** Replaces the details of the entry, if only the action tells them. Default: they stay. */
+  readonly details?: unknown;
 }
 
 /**
@@ -54,13 +56,13 @@ export async function audited<T>(
   }: { readonly refusal: (error: unknown) => string; readonly lost: (error: unknown) => void },
 ): Promise<T> {
   const { id } = await audit.append({ ...entry, outcome: BEGUN });
-  const end = (outcome: string): Promise<unknown> => audit.amend(id, { outcome }).catch(lost);
+  const end = (change: AuditChange): Promise<unknown> => audit.amend(id, change).catch(lost);
   try {
-    const { answer, outcome } = await work();
-    await end(outcome);
+    const { answer, ...change } = await work();
+    await end(change);
     return answer;
   } catch (error) {
-    await end(refusal(error));
+    await end({ outcome: refusal(error) });
     throw error;
   }
 }

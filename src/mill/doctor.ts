@@ -2,6 +2,7 @@ import { hideCredentials } from '../core/text/credentials.js';
 import { asError } from '../core/errors.js';
 import { show } from '../core/options.js';
 import { shellArgument, shellWord } from '../core/text/shell.js';
+import { judgeLimits } from './doctor-limits.js';
 import type { DocumentSchedules } from './document-schedules.js';
 import { retired } from '../reactive/planner/plans-in-force.js';
 import {
@@ -14,7 +15,7 @@ import {
   type Finding,
   type Verdict,
 } from '../store/inspect.js';
-import { isAlive, type Cluster, type InstanceState, type Store } from '../store/port.js';
+import { EVERYTHING, isAlive, type Cluster, type InstanceState, type Store } from '../store/port.js';
 
 /** If the clocks of server and process differ by more than this, a `runAt` computed here means another moment there. */
 const MOST_SKEW_MS = 1_000;
@@ -82,6 +83,7 @@ async function judged(
     ...(await check('instances', async () => judgeInstances(live))),
     ...(await check('jobs', () => judgeJobs(store, live))),
     ...(await check('paused', async () => judgePaused(cluster))),
+    ...(await check('limits', () => judgeLimits(store))),
     ...(await check('reactive tasks', () => judgeDefinitions(store, cluster, live))),
   ];
 }
@@ -127,6 +129,7 @@ async function judgeJobs(store: Store, live: readonly InstanceState[]): Promise<
 }
 
 function judgePaused({ paused }: Cluster): Verdict {
+  if (paused.has(EVERYTHING)) return warning('all work of the cluster is paused', 'tidemill resume --all');
   const names = [...paused].sort();
   if (names.length === 0) return fine('no name is paused');
   return warning(
@@ -166,9 +169,11 @@ async function judgeDefinitions(
         ),
       ];
     return [
-      warning(
-        `${show(task)} is planned, but no live instance runs it`,
-        `start an instance that defines ${show(task)}; a task that no instance defines is forgotten after seven days`,
+      destroying(
+        warning(
+          `${show(task)} is planned, but no live instance runs it`,
+          `start an instance that defines ${show(task)}, or if it left the code: tidemill forget ${shellArgument(task)}`,
+        ),
       ),
     ];
   });

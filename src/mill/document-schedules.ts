@@ -4,13 +4,20 @@ import type { Meter } from '../core/meter.js';
 import type { Tracer } from '../core/tracer.js';
 import { checkKeys, checkText, show } from '../core/options.js';
 import { SCHEDULE_KEYS, type ScheduleOptions } from '../documents/options.js';
+import type { ScheduleGate } from '../documents/run/schedule-gate.js';
 import { Scheduler } from '../documents/scheduler.js';
+import { definedLimits, type BreakerOptions, type WorkLimits } from '../engine/limits/options.js';
 import type { MillSettings } from './options.js';
 import type { DocumentJobStore, DocumentPlace } from '../store/documents.js';
-import { capFor, type Depth, type Store } from '../store/port.js';
+import { capFor, EVERYTHING, type Depth, type ScopeLimits, type Store } from '../store/port.js';
 
 /** Options of `mill.documents`: where your documents are, and how each runs when its own schedule is due. */
-export interface DocumentOptions<Doc = Record<string, unknown>> extends ScheduleOptions<Doc>, DocumentPlace {}
+export interface DocumentOptions<Doc = Record<string, unknown>> extends ScheduleOptions<Doc>, DocumentPlace {
+  /** Limits of this schedule in the whole cluster: how much runs at once, and starts per time. Default: none. */
+  readonly limits?: WorkLimits;
+  /** Stops all starts of this schedule in the cluster after too many failed runs. Default: none. */
+  readonly breaker?: BreakerOptions;
+}
 
 /** What `mill.documents` returns. */
 export type DocumentSchedule<Doc = Record<string, unknown>> = Omit<Scheduler<Doc>, 'failingMs' | 'depth'>;
@@ -23,6 +30,16 @@ export interface DocumentSchedulesOptions {
   readonly meter: Meter;
   readonly tracer: () => Tracer | undefined;
   readonly fault: (error: unknown, where: string) => void;
+  /** The running instance; undefined while the mill is stopped. */
+  readonly instance: () => ScheduleHost | undefined;
+}
+
+/** The running instance, as schedules see it. */
+export interface ScheduleHost {
+  /** The limits of a schedule; undefined if the store has none. */
+  scheduleGate(name: string): ScheduleGate | undefined;
+  /** A schedule was defined. Throws if its limits cannot be kept. */
+  scheduleAdded(): void;
 }
 
 /**
@@ -33,7 +50,7 @@ export interface NamedSchedule {
   readonly schedule: DocumentSchedule;
 }
 
-const PLACE_KEYS = ['collection', 'database', 'fields', 'condition'];
+const KEYS = ['collection', 'database', 'fields', 'condition', 'limits', 'breaker', ...SCHEDULE_KEYS];
 /** A failure that lasts longer than this share of a lease is reported. */
 const TROUBLE_SHARE = 2 / 3;
 
@@ -45,27 +62,68 @@ function placed<Doc>(store: Store, place: DocumentPlace): DocumentJobStore<Doc> 
   return store.documents(place) as unknown as DocumentJobStore<Doc>;
 }
 
+const PAUSE_AGE_MS = 1_000;
+
+/** Whether all work of the cluster is paused, read at most once a second for all schedules of a mill. */
+class PauseReader {
+  readonly #store: () => Promise<Store>;
+  #reading: Promise<boolean> | undefined;
+  #readAt = -Infinity;
+  last: boolean = false;
+
+  constructor(store: () => Promise<Store>) {
+    this.#store = store;
+  }
+
+  async read(): Promise<boolean> {
+    const { jobs, clock } = await this.#store();
+    const now = clock.monotonic();
+    if (this.#reading === undefined || now - this.#readAt >= PAUSE_AGE_MS) {
+      this.#readAt = now;
+      this.#reading = jobs.isPaused(EVERYTHING);
+    }
+    const reading = this.#reading;
+    try {
+      return (this.last = await reading);
+    } catch (error) {
+      if (this.#reading === reading) this.#reading = undefined;
+      throw error;
+    }
+  }
+}
+
 /** The document schedules of one mill. */
 export class DocumentSchedules {
   readonly #options: DocumentSchedulesOptions;
   readonly #schedulers = new Map<Scheduler<never>, string>();
   readonly #names = new Map<string, Scheduler<never>>();
+  readonly #limits = new Map<string, ScopeLimits | undefined>();
+  readonly #pause: PauseReader;
 
   constructor(options: DocumentSchedulesOptions) {
     this.#options = options;
+    const { store } = options;
+    this.#pause = new PauseReader(typeof store === 'function' ? store : () => Promise.resolve(store));
+  }
+
+  /** True while all work of the cluster was paused when a schedule here last asked. */
+  get isPaused(): boolean {
+    return this.#pause.last;
   }
 
   add<Doc>(given: DocumentOptions<Doc>): DocumentSchedule<Doc> {
-    checkKeys('documents', given, [...PLACE_KEYS, ...SCHEDULE_KEYS]);
-    const { collection, database, fields, condition, ...options } = given;
+    checkKeys('documents', given, KEYS);
+    const { collection, database, fields, condition, limits, breaker, ...options } = given;
     const where = `documents(${show(checkText('documents', 'collection', collection))})`;
+    checkKeys(`${where}: limits`, limits, ['concurrency', 'rate', 'shared']);
+    const limited = definedLimits(where, limits, breaker);
     const place = {
       collection,
       ...(database === undefined ? {} : { database }),
       ...(fields === undefined ? {} : { fields }),
       ...(condition === undefined ? {} : { condition }),
     };
-    const { store, log, fault, settings, meter, tracer } = this.#options;
+    const { store, log, fault, settings, meter, tracer, instance } = this.#options;
     const name = this.#freeName(collection);
     const { min, maxWithoutWakeUp: max } = settings.pollMs;
     const scheduler = new Scheduler<Doc>(
@@ -82,11 +140,31 @@ export class DocumentSchedules {
         where,
         fallback: (error, what) => fault(error, `${where}: ${what}`),
         measures: { name, meter, tracer },
+        isPaused: () => this.#pause.read(),
+        gate: () => instance()?.scheduleGate(name),
+        check: () => {
+          if (limited !== undefined && instance() === undefined)
+            throw new OptionError(
+              `${where}: a schedule with limits needs the lease of its mill's instance; call mill.start().`,
+            );
+        },
       },
     );
+    this.#limits.set(name, limited);
+    try {
+      instance()?.scheduleAdded();
+    } catch (error) {
+      this.#limits.delete(name);
+      throw error;
+    }
     this.#schedulers.set(scheduler as unknown as Scheduler<never>, where);
     this.#names.set(name, scheduler as unknown as Scheduler<never>);
     return scheduler;
+  }
+
+  /** All schedules by name, with the limits that the code gives them. */
+  get limits(): ReadonlyMap<string, ScopeLimits | undefined> {
+    return this.#limits;
   }
 
   get named(): readonly NamedSchedule[] {

@@ -1,10 +1,24 @@
 import { OptionError } from '../core/errors.js';
+import type { Emitter } from '../core/emitter.js';
 import { show, suggestion } from '../core/options.js';
 import type { JobEvents } from '../jobs/events.js';
 import type { TaskEvents } from '../reactive/events.js';
+import type { ScopeRef } from '../store/port.js';
 
 /** All events of a mill. Each carries one object, with the id of the instance that emits it. */
 export interface MillEvents extends JobEvents, TaskEvents {}
+
+/** Emits the event of a breaker that has turned. */
+export function emitTurn(
+  events: Emitter<MillEvents>,
+  { kind, name }: ScopeRef,
+  turn: { readonly to: 'open' | 'trial' | 'closed'; readonly until?: Date | undefined },
+  instanceId: string,
+): void {
+  const { to, until } = turn;
+  if (to === 'open') events.emit('breaker:open', { kind, name, until: until ?? new Date(), instanceId });
+  else events.emit(to === 'trial' ? 'breaker:trial' : 'breaker:close', { kind, name, instanceId });
+}
 
 const EVENTS = Object.keys({
   'job:start': true,
@@ -12,6 +26,7 @@ const EVENTS = Object.keys({
   'job:fail': true,
   'job:retry': true,
   'job:cancel': true,
+  'job:expire': true,
   'job:progress': true,
   'task:start': true,
   'task:complete': true,
@@ -19,8 +34,13 @@ const EVENTS = Object.keys({
   'task:retry': true,
   'task:skip': true,
   'task:defer': true,
+  'breaker:open': true,
+  'breaker:trial': true,
+  'breaker:close': true,
   'stale:recovered': true,
   'lease:lost': true,
+  'store:lost': true,
+  'store:back': true,
   'leader:gained': true,
   'leader:lost': true,
   'history:lost': true,

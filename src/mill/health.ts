@@ -10,13 +10,15 @@ export interface Health {
   readonly store: string;
   /** How this instance learns of new work; undefined while stopped. */
   readonly wakeUp: WakeUp | undefined;
+  /** True while `mill.pause()` keeps all work of the cluster from starting, as this instance last heard. */
+  readonly paused: boolean;
   /** True while this instance plans reactive tasks for the cluster. */
   readonly leader: boolean;
   /** How often this instance, as leader, found that changes were lost for good, and requested a full reconciliation. */
   readonly historyLost: number;
   /**
-   * Problems that persist, in words: with planning reactive tasks (on the leader), with document schedules, and with
-   * connections that calls have to wait for. They leave `ok` true, since other work continues and a restart would not
+   * Problems that persist, in words: an outage of the database, and those with planning reactive tasks (on the leader),
+   * with document schedules, and with connections that calls have to wait for. They leave `ok` true, since other work continues and a restart would not
    * help. Only if the store's own statements have waited for a connection for two thirds of a lease is `ok` false as
    * well.
    */
@@ -40,7 +42,7 @@ const SILENT_SHARE = 2 / 3;
 export function healthOf(
   store: string,
   state: EngineState | undefined,
-  planning: Pick<Health, 'leader' | 'historyLost' | 'troubles'>,
+  planning: Pick<Health, 'leader' | 'historyLost' | 'troubles' | 'paused'>,
   settings: MillSettings,
   shortage?: Shortage,
 ): Health {
@@ -65,9 +67,15 @@ export function healthOf(
   };
 }
 
+/** True if the store has answered nothing for most of a lease. */
+export const isSilent = (
+  state: EngineState | undefined,
+  { leaseMs }: Pick<MillSettings, 'leaseMs'>,
+): boolean => state !== undefined && state.silentMs > leaseMs * SILENT_SHARE;
+
 function complaints(state: EngineState | undefined, { leaseMs, maxAbandoned }: MillSettings): string[] {
   if (state === undefined) return ['not started'];
-  const silent = state.silentMs > leaseMs * SILENT_SHARE;
+  const silent = isSilent(state, { leaseMs });
   return [
     ...(state.leaseHeld ? [] : ['the lease of this instance is lost']),
     ...(silent ? [`the store has not answered for ${String(Math.round(state.silentMs / 1000))} s`] : []),

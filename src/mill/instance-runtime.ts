@@ -3,37 +3,49 @@ import type { Emitter } from '../core/emitter.js';
 import { toJob, type JobRecord } from '../core/records/job.js';
 import type { Logger } from '../core/logger.js';
 import type { Meter } from '../core/meter.js';
-import { toTask } from '../core/records/task.js';
+import { toTask, type TaskRecord } from '../core/records/task.js';
 import type { Tracer } from '../core/tracer.js';
 import type { Work } from '../core/records/work.js';
 import { Engine } from '../engine/engine.js';
-import type { EngineState } from '../engine/options.js';
-import type { Reservation } from '../engine/claim/reservation.js';
+import type { EngineHost, EngineState } from '../engine/options.js';
 import { FailureLog } from '../engine/record/failure-log.js';
-import { InstanceContext } from '../engine/lease/instance-context.js';
-import type { MillEvents } from './events.js';
+import { InstanceContext, type LeaseListener } from '../engine/lease/instance-context.js';
+import { ScheduleGate } from '../documents/run/schedule-gate.js';
+import type { WakeSubscription } from '../engine/claim/listener.js';
+import type { Permits } from '../engine/limits/permits.js';
+import { emitTurn, type MillEvents } from './events.js';
+import type { LocalEngine } from '../jobs/enqueuer.js';
 import type { Registry } from '../jobs/registry.js';
+import type { Results } from '../jobs/results.js';
 import { JobRunner } from '../jobs/job-runner.js';
 import { Cleaner } from '../maintenance/cleaner.js';
+import { Expirer } from '../maintenance/expirer.js';
 import { FailureDetector } from '../engine/lease/failure-detector.js';
-import { Handover, type Recovered } from '../maintenance/handover.js';
-import { Reclaimer } from '../maintenance/reclaimer.js';
+import { Handover, type HandoverHost, type Recovered } from '../maintenance/handover.js';
+import { Reclaimer, type HandsOn, type ReclaimHost } from '../maintenance/reclaimer.js';
 import { clusterTurn } from '../maintenance/turn.js';
+import type { ScheduleHost } from './document-schedules.js';
+import { dropUnregistered, InstanceLimits, repairKeys, type LimitedDefinition } from './instance-limits.js';
 import type { MillSettings } from './options.js';
 import type { Role } from './roles.js';
-import { ReactiveRuntime } from '../reactive/runtime.js';
+import { ReactiveRuntime, type ReactiveHost } from '../reactive/runtime.js';
+import type { SharedLimits } from './shared-limits.js';
 import type { Definitions } from '../reactive/definitions.js';
 import { reactiveOf } from '../reactive/reactive-of.js';
 import type { Vitals } from '../store/metrics.js';
-import type {
-  Capacity,
-  Cluster,
-  DueSummary,
-  Instance,
-  InstanceState,
-  Settlement,
-  Shortage,
-  Store,
+import {
+  EVERYTHING,
+  type ClusterBrief,
+  NOTHING,
+  type Capacity,
+  type DueSummary,
+  type Instance,
+  type InstanceLease,
+  type ScopeLimits,
+  type ScopeRef,
+  type Settlement,
+  type Shortage,
+  type Store,
 } from '../store/port.js';
 
 export interface InstanceRuntimeOptions {
@@ -42,12 +54,17 @@ export interface InstanceRuntimeOptions {
   readonly store: Store;
   readonly registry: Registry;
   readonly definitions: Definitions;
+  readonly shared: SharedLimits;
+  /** The document schedules by name, with the limits that the code gives them. */
+  readonly scheduleLimits: () => ReadonlyMap<string, ScopeLimits | undefined>;
   readonly events: Emitter<MillEvents>;
   readonly log: Logger;
   readonly meter: Meter;
   readonly tracer: () => Tracer | undefined;
-  /** Called when a job has ended in this process. */
-  readonly ended: (id: string, job: () => JobRecord) => void;
+  /** Callers in this process that wait for the results of jobs. */
+  readonly results: Pick<Results, 'ended'>;
+  /** Called with jobs that this instance has cancelled because they did not start in time. */
+  readonly expired: (jobs: readonly JobRecord[]) => void;
   /** Reports an error that no caller sees. */
   readonly fault: (error: unknown, where: string) => void;
 }
@@ -56,17 +73,32 @@ export interface InstanceRuntimeOptions {
 const STOP_LIMIT_MS = 10_000;
 
 /** One run of an instance, from `start` to `stop`: its engines, its lease, the reclaimer and the cleaner. */
-export class InstanceRuntime {
+export class InstanceRuntime
+  implements
+    EngineHost<JobRecord>,
+    HandoverHost<JobRecord, Settlement>,
+    ReactiveHost,
+    ReclaimHost,
+    ScheduleHost,
+    LeaseListener
+{
   readonly #options: InstanceRuntimeOptions;
   readonly #context: InstanceContext;
   readonly #failures: FailureLog;
+  readonly #limits: InstanceLimits;
+  readonly #gates = new Map<string, ScheduleGate>();
+  /** Keeps the channel open on which limits of document schedules are told. */
+  #schedules: WakeSubscription | undefined;
   readonly #runner: JobRunner;
   readonly #engine: Engine<JobRecord, Settlement>;
+  readonly #handover: Handover<JobRecord, Settlement>;
   readonly #detector: FailureDetector;
   readonly #reclaimer: Reclaimer | undefined;
   readonly #cleaner: Cleaner | undefined;
+  readonly #expirer: Expirer;
   #reactive: ReactiveRuntime | undefined;
   #started = false;
+  #isPaused = false;
   readonly #reportedForeign = new Set<string>();
 
   constructor(options: InstanceRuntimeOptions) {
@@ -83,25 +115,45 @@ export class InstanceRuntime {
         tasks: this.#reactive?.adverts ?? [],
         policies: { ...registry.policies(), ...definitions.policies() },
         capacity: this.#capacity(),
+        plans: this.#reactive?.partitions ?? 0,
       }),
       error: fault,
     });
     this.#detector = new FailureDetector(store.clock, settings.leaseMs);
+    this.#limits = new InstanceLimits({
+      ...options,
+      work: () => this.#limitedWork(),
+      self: () => this.#context.self,
+      changed: () => this.#limitsChanged(),
+      turned: (scope, to, until) => emitTurn(options.events, scope, { to, until }, settings.instanceId),
+      error: fault,
+    });
     this.#engine = this.#makeEngine();
+    this.#handover = new Handover({
+      store: store.jobs,
+      clock: store.clock,
+      runner: this.#runner,
+      engine: this.#engine,
+      host: this,
+      turn: this.#turn('strays'),
+    });
     const maintains = roles.has('maintain');
-    this.#reclaimer = settings.recoverStaleJobs && maintains ? this.#makeReclaimer() : undefined;
-    this.#cleaner =
-      store.jobs.sweep === undefined || !maintains
-        ? undefined
-        : new Cleaner(store, this.#turn('sweep'), (error) => fault(error, 'clean'));
-    this.#context.join({
-      slotFreed: () => undefined,
-      leaseLost: () => options.meter.leaseLost(),
-      leaseRegained: () => this.#detector.renewed(),
-      leaseRenewed: () => {
-        this.#detector.renewed();
-        this.#reclaimer?.renewed();
-      },
+    this.#reclaimer =
+      settings.recoverStaleJobs && maintains
+        ? new Reclaimer({ host: this, store, leaseMs: settings.leaseMs, detector: this.#detector })
+        : undefined;
+    this.#cleaner = maintains ? this.#makeCleaner() : undefined;
+    this.#expirer = new Expirer({
+      store,
+      retention: registry.retention,
+      expired: options.expired,
+      done: () => this.#engine.notify(),
+      error: (error) => fault(error, 'expire'),
+    });
+    this.#context.join(this);
+    this.#context.leases.join((leases) => {
+      this.#reclaimer?.observe(leases);
+      this.#reactive?.observe(leases);
     });
   }
 
@@ -131,6 +183,11 @@ export class InstanceRuntime {
     return this.#reactive?.leads === true;
   }
 
+  /** The engine that runs jobs. */
+  get jobs(): LocalEngine {
+    return this.#engine;
+  }
+
   get self(): Instance {
     return this.#context.self;
   }
@@ -139,6 +196,11 @@ export class InstanceRuntime {
     const { running, buffered, abandoned, wakeUp } = this.state;
     const planner = await this.#reactive?.vitals();
     return { running, buffered, abandoned, wakeUp, ...(planner === undefined ? {} : { planner }) };
+  }
+
+  /** True while all work of the cluster is paused, as of the last answer. */
+  get isAllPaused(): boolean {
+    return this.#isPaused;
   }
 
   get shortage(): Shortage | undefined {
@@ -153,14 +215,24 @@ export class InstanceRuntime {
     const { roles, definitions, store } = this.#options;
     // An instance that plans but does not work needs no definitions of its own: the registry has those of others.
     const plansOnly = roles.has('plan') && !roles.has('work') && store.reactive !== undefined;
+    // Before the instance registers: one that cannot run its handlers must not claim.
+    if (roles.has('work')) await this.#runner.prepare();
     if (definitions.tasks.size > 0 || plansOnly) await this.#createReactive();
+    this.#limits.check();
     await this.#context.start();
     this.#detector.renewed();
+    if (roles.has('work')) await this.#limits.begin();
     this.#started = true;
     if (roles.has('work')) this.#engine.start();
     this.#reclaimer?.start();
     this.#cleaner?.start();
     await this.#reactive?.start();
+  }
+
+  /** Starts batches that wait for more work. */
+  startBatches(): void {
+    this.#engine.startBatches();
+    this.#reactive?.startBatches();
   }
 
   /** Called when a stop is requested: a start that waits for an earlier process with this instanceId gives up. */
@@ -170,6 +242,8 @@ export class InstanceRuntime {
 
   /** Called when a reactive task is defined while the instance runs. */
   async taskAdded(): Promise<void> {
+    this.#limits.check();
+    if (this.#started) this.#limits.announce();
     if (this.#reactive !== undefined) {
       await this.#reactive.added();
       return;
@@ -181,8 +255,9 @@ export class InstanceRuntime {
   }
 
   async #createReactive(): Promise<ReactiveRuntime> {
-    const { settings, roles, store, definitions, events, log, meter, tracer, fault } = this.#options;
+    const { settings, roles, store, definitions, events, log, meter, tracer } = this.#options;
     const reactive = new ReactiveRuntime({
+      host: this,
       store,
       reactive: reactiveOf(store),
       context: this.#context,
@@ -200,40 +275,15 @@ export class InstanceRuntime {
       meter,
       failures: this.#failures,
       tracer,
-      error: fault,
-      leaseLost: (reason, tasks) => {
-        log.warn({ tasks: tasks.map(({ id }) => id) }, `lease lost: ${reason}`);
-        events.emit('lease:lost', {
-          reason,
-          jobs: [],
-          tasks: tasks.map(toTask),
-          instanceId: settings.instanceId,
-        });
-      },
-      recovered: (count) => {
-        events.emit('stale:recovered', { count, instanceId: settings.instanceId });
-      },
-      observed: (cluster, summary) => {
-        this.#reclaimer?.observe(cluster);
-        this.#reportForeign('tasks', summary);
-      },
+      permits: this.#limits.permits,
     });
     this.#reactive = reactive;
     await reactive.prepare();
     return reactive;
   }
 
-  /** Called when something may be due: a new job, or a new name. */
-  notify(): void {
-    this.#engine.notify();
-  }
-
-  /** Takes a free slot for a job that is about to be stored; undefined if the job has to queue. */
-  reserve(name: string, id: string): Reservation<JobRecord> | undefined {
-    return this.#engine.reserve(name, id);
-  }
-
-  async stop(timeoutMs: number): Promise<void> {
+  /** `others`: the end of work that runs under this instance's lease and permits as well. */
+  async stop(timeoutMs: number, others?: Promise<unknown>): Promise<void> {
     const { store, fault, log } = this.#options;
     const resigned = this.#reactive?.resign().catch((error: unknown) => fault(error, 'resign'));
     // In parallel: no new work starts while the leader resigns.
@@ -242,9 +292,15 @@ export class InstanceRuntime {
       this.#reactive?.stop(timeoutMs),
       resigned === undefined ? undefined : within(store.clock, STOP_LIMIT_MS, resigned),
     ]);
+    await within(store.clock, STOP_LIMIT_MS, this.#runner.stop());
     const ends = [jobs, tasks];
     const handedBack = ends.flatMap((end): readonly Work[] => end?.handedBack ?? []);
     const unrecorded = ends.reduce((sum, end) => sum + (end?.unrecorded ?? 0), 0);
+    // It has limits of time of its own.
+    await others?.catch(() => undefined);
+    for (const gate of this.#gates.values()) gate.stop();
+    const givenBack = this.#limits.end().catch((error: unknown) => fault(error, 'limits'));
+    await within(store.clock, STOP_LIMIT_MS, givenBack);
     const goodbye = this.#context.stop();
     goodbye.catch((error: unknown) => fault(error, 'deregister'));
     // Bounded: a store that does not answer must not hold up the stop.
@@ -263,6 +319,56 @@ export class InstanceRuntime {
     }
   }
 
+  /** What has a handler here, with the limits of its definition. */
+  *#limitedWork(): Generator<LimitedDefinition> {
+    const { registry, definitions, scheduleLimits } = this.#options;
+    for (const [name, { compiled }] of registry.workers)
+      yield { scope: { kind: 'job', name }, limits: compiled.limits };
+    for (const [name, { limits }] of definitions.tasks) yield { scope: { kind: 'task', name }, limits };
+    for (const [name, limits] of scheduleLimits()) yield { scope: { kind: 'documents', name }, limits };
+  }
+
+  #limitsChanged(): void {
+    this.#engine.limitsChanged();
+    this.#reactive?.limitsChanged();
+    for (const gate of this.#gates.values()) gate.changed();
+  }
+
+  /** Undefined if the store has no limits. */
+  scheduleGate(name: string): ScheduleGate | undefined {
+    const { permits } = this.#limits;
+    if (permits === undefined) return undefined;
+    const gate = this.#gates.get(name) ?? this.#makeGate(name, permits);
+    this.#gates.set(name, gate);
+    this.#followLimits(gate);
+    return gate;
+  }
+
+  /** No engine may listen for this instance: one without jobs and tasks of its own opens no channel. */
+  #followLimits({ isLimited }: ScheduleGate): void {
+    const { listener } = this.#context;
+    if (isLimited || listener.wakeUp === 'direct') {
+      this.#schedules ??= listener.join({ kind: 'tasks', wake: () => undefined, cancel: () => undefined });
+      void this.#schedules.idle();
+    } else if (!listener.isOpen) this.#limits.lookOften();
+  }
+
+  #makeGate(name: string, permits: Permits): ScheduleGate {
+    const { keeper } = this.#context;
+    const { clock } = this.#options.store;
+    return new ScheduleGate({
+      name,
+      permits,
+      clock,
+      life: () => (keeper.held ? keeper.self.life : undefined),
+    });
+  }
+
+  scheduleAdded(): void {
+    this.#limits.check();
+    this.#limits.announce();
+  }
+
   #capacity(): Capacity {
     const { settings, definitions, roles } = this.#options;
     const most = settings.reactive.concurrency;
@@ -275,9 +381,10 @@ export class InstanceRuntime {
   }
 
   #makeEngine(): Engine<JobRecord, Settlement> {
-    const { settings, store, log, meter, tracer, fault } = this.#options;
+    const { settings, store, log, meter, tracer } = this.#options;
     return new Engine({
       ...settings,
+      host: this,
       kind: 'jobs',
       context: this.#context,
       store: store.jobs,
@@ -286,36 +393,18 @@ export class InstanceRuntime {
       meter,
       tracer,
       runner: this.#runner,
-      paused: async (name) => (await store.instances.list()).paused.has(name),
-      events: {
-        error: fault,
-        leaseLost: (reason, works) => this.#leaseLost(reason, works),
-        observed: (cluster, summary) => this.#observed(cluster, summary),
-      },
+      permits: this.#limits.permits,
     });
   }
 
-  #makeReclaimer(): Reclaimer {
-    const { settings, store, fault } = this.#options;
-    const jobs = new Handover({
-      store: store.jobs,
-      clock: store.clock,
-      conclude: (work, finished, policies) => this.#runner.conclude(work, finished, { policies }),
-      isLastAttempt: (job, policies) => this.#runner.isLastAttempt(job, policies),
-      turn: this.#turn('strays'),
-      unknown: () => this.#engine.unknown(),
-      recovered: (works) => this.#recovered(works),
-      error: (error) => fault(error, 'reclaim'),
-    });
-    return new Reclaimer({
-      store,
-      leaseMs: settings.leaseMs,
-      self: () => this.#context.self,
-      detector: this.#detector,
-      handovers: () => [jobs, ...(this.#reactive === undefined ? [] : [this.#reactive.handover])],
-      mayBury: (instance) => this.#mayBury(instance),
-      error: (error) => fault(error, 'reclaim'),
-    });
+  /** Undefined if the database does all of it. */
+  #makeCleaner(): Cleaner | undefined {
+    const { store, fault } = this.#options;
+    const { limits } = store;
+    const repairs = limits?.repairKeys === undefined ? undefined : () => repairKeys(limits);
+    if (store.jobs.sweep === undefined && repairs === undefined) return undefined;
+    const error = (problem: unknown): void => fault(problem, 'clean');
+    return new Cleaner({ store, turn: this.#turn('sweep'), repairKeys: repairs, error });
   }
 
   #turn(what: string): (periodMs: number) => Promise<boolean> {
@@ -323,22 +412,77 @@ export class InstanceRuntime {
     return clusterTurn(store.locks, settings.instanceId, what);
   }
 
+  error(error: unknown, where: string): void {
+    this.#options.fault(error, where);
+  }
+
+  slotFreed(): void {
+    // The engines are lease listeners themselves.
+  }
+
+  leaseLost(reason: string): void {
+    this.#options.meter.leaseLost();
+    for (const gate of this.#gates.values()) gate.leaseLost(reason);
+  }
+
+  leaseRegained(): void {
+    this.#detector.renewed();
+    for (const gate of this.#gates.values()) gate.changed();
+  }
+
+  leaseRenewed(): void {
+    this.#detector.renewed();
+    this.#limits.renewed(this.#context.listener.wakeUp !== 'poll');
+  }
+
+  freed(scopes: readonly ScopeRef[]): void {
+    for (const gate of this.#gates.values()) gate.freed(scopes);
+    this.#limits.look();
+  }
+
+  /** A handler was added or replaced: what its definition limits holds from now on. */
+  jobAdded(): void {
+    if (this.#started) this.#limits.announce();
+  }
+
+  isPaused(name: string): Promise<boolean> {
+    return this.#options.store.jobs.isPaused(name);
+  }
+
+  get handovers(): readonly HandsOn[] {
+    return this.#reactive === undefined ? [this.#handover] : [this.#handover, this.#reactive.handover];
+  }
+
+  async drop({ life }: Instance): Promise<void> {
+    await this.#options.store.limits?.drop(life);
+  }
+
+  async dropUnregistered(): Promise<void> {
+    const { limits, instances } = this.#options.store;
+    if (limits !== undefined) await dropUnregistered(limits, instances);
+  }
+
   /**
    * An instance without reactive tasks cannot reclaim any, so it buries a dead instance only if that holds no tasks.
    */
-  async #mayBury(instance: InstanceState): Promise<boolean> {
+  async mayBury(instance: InstanceLease): Promise<boolean> {
     const { store, definitions } = this.#options;
-    if (this.#reactive !== undefined || instance.tasks.length === 0) return true;
+    if (this.#reactive !== undefined || instance.runs?.tasks === NOTHING) return true;
     const tasks = store.reactive?.tasks(() => definitions.plans);
     // This instance may lack the privilege to read the tasks: then it leaves the dead instance to others.
     const held = await tasks?.heldBy(instance, 1).catch(() => undefined);
     return held?.length === 0;
   }
 
-  #observed(cluster: Cluster, summary?: DueSummary): void {
-    this.#reclaimer?.observe(cluster);
-    this.#reactive?.observe(cluster);
+  clusterSeen({ paused }: ClusterBrief, summary?: DueSummary): void {
+    this.#isPaused = paused.has(EVERYTHING);
+    if (summary !== undefined) this.#expirer.saw(summary);
     this.#reportForeign('jobs', summary);
+  }
+
+  tasksSeen({ paused }: ClusterBrief, summary?: DueSummary): void {
+    this.#isPaused = paused.has(EVERYTHING);
+    this.#reportForeign('tasks', summary);
   }
 
   #reportForeign(kind: 'jobs' | 'tasks', summary?: DueSummary): void {
@@ -348,26 +492,42 @@ export class InstanceRuntime {
     this.#options.log.warn({}, message);
   }
 
-  #leaseLost(reason: string, works: readonly JobRecord[]): void {
+  workLost(reason: string, jobs: readonly JobRecord[]): void {
     const { events, log, settings } = this.#options;
-    log.warn({ jobs: works.map(({ id }) => id) }, `lease lost: ${reason}`);
+    log.warn({ jobs: jobs.map(({ id }) => id) }, `lease lost: ${reason}`);
     events.emit('lease:lost', {
       reason,
-      jobs: works.map(toJob),
+      jobs: jobs.map(toJob),
       tasks: [],
       instanceId: settings.instanceId,
     });
   }
 
-  #recovered(works: readonly Recovered<JobRecord, Settlement>[]): void {
-    const { events, log, settings, meter } = this.#options;
+  tasksLost(reason: string, tasks: readonly TaskRecord[]): void {
+    const { events, log, settings } = this.#options;
+    log.warn({ tasks: tasks.map(({ id }) => id) }, `lease lost: ${reason}`);
+    events.emit('lease:lost', {
+      reason,
+      jobs: [],
+      tasks: tasks.map(toTask),
+      instanceId: settings.instanceId,
+    });
+  }
+
+  recovered(works: readonly Recovered<JobRecord, Settlement>[]): void {
+    const { log, meter } = this.#options;
     const names = [...new Set(works.map(({ work }) => work.name))];
     log.info({ names }, `${String(works.length)} jobs of a dead process were handed on`);
     for (const { work, finished, settlement, retryAt } of works) {
       meter.reclaimed('job', work.name);
       this.#runner.recorded(work, finished, { settlement, ...(retryAt === undefined ? {} : { retryAt }) });
     }
-    events.emit('stale:recovered', { count: works.length, instanceId: settings.instanceId });
+    this.tasksRecovered(works.length);
     this.#engine.notify();
+  }
+
+  tasksRecovered(count: number): void {
+    const { events, settings } = this.#options;
+    events.emit('stale:recovered', { count, instanceId: settings.instanceId });
   }
 }

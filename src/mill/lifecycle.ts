@@ -2,25 +2,28 @@ import { systemClock, within } from '../core/clock.js';
 import { checkKeys } from '../core/options.js';
 import type { DocumentSchedules } from './document-schedules.js';
 import type { Results } from '../jobs/results.js';
+import type { WatchRegistry } from '../jobs/watch/watches.js';
+import type { UnknownNames } from '../jobs/unknown-names.js';
 import type { Locks } from '../locks/locks.js';
 import type { Monitor } from '../metrics/monitor.js';
-import type { InstanceRuntime } from './instance-runtime.js';
+import type { InstanceRuntime, InstanceRuntimeOptions } from './instance-runtime.js';
+import { loadHolding } from '../locks/parts.js';
+import { loadRuntime } from './parts.js';
 import { rolesOf, type Role } from './roles.js';
+import type { Store } from '../store/port.js';
+import type { StoreHandle } from './store-handle.js';
 import { toMs, type Duration } from '../time/duration.js';
 
 export interface LifecycleOptions {
-  readonly shutdownMs: number;
+  readonly store: Pick<StoreHandle<Store>, 'open' | 'release'>;
+  /** What each runtime is made from. */
+  readonly runtime: Omit<InstanceRuntimeOptions, 'roles' | 'store'>;
   readonly documents: DocumentSchedules;
   readonly locks: Locks;
-  readonly results: Results;
+  readonly results: Pick<Results, 'ended' | 'stop'>;
+  readonly watches: WatchRegistry;
   readonly monitor: Monitor;
-  /** Opens the store and creates the runtime of an instance, without starting it. */
-  readonly createRuntime: (roles: ReadonlySet<Role>) => Promise<InstanceRuntime>;
-  /** Releases the store. */
-  readonly close: () => Promise<void>;
-  readonly started: () => void;
-  /** Notifies listeners of a stop, which waits for the promises that they pass to `waitUntil`. */
-  readonly stopping: (waitUntil: (work: Promise<unknown>) => void) => void;
+  readonly unknownNames: UnknownNames | undefined;
 }
 
 export interface StartOptions {
@@ -73,16 +76,27 @@ export class Lifecycle {
     return this.#stopping;
   }
 
+  /** Opens the store and creates the runtime of an instance, without starting it. */
+  async #createRuntime(roles: ReadonlySet<Role>): Promise<InstanceRuntime> {
+    const { runtime, store } = this.#options;
+    const { InstanceRuntime } = await loadRuntime();
+    const opened = await store.open();
+    // Handlers have limits of time, which the loader of modules must not use up.
+    await Promise.all([opened.loadParts?.(), loadHolding()]);
+    return new InstanceRuntime({ ...runtime, roles, store: opened });
+  }
+
   async #begin(roles: ReadonlySet<Role>): Promise<void> {
     try {
-      const runtime = await this.#options.createRuntime(roles);
+      const runtime = await this.#createRuntime(roles);
       this.#beginning = runtime;
       if (this.#stopping !== undefined) runtime.hurry();
       await runtime.start();
       this.#runtime = runtime;
       this.#options.monitor.start();
       if (roles.has('work')) await this.#options.documents.start();
-      this.#options.started();
+      const { settings, events } = this.#options.runtime;
+      events.emit('start', { instanceId: settings.instanceId });
     } catch (error) {
       this.#starting = undefined;
       this.#beginning = undefined;
@@ -95,16 +109,19 @@ export class Lifecycle {
 
   async #end(options: StopOptions): Promise<void> {
     checkKeys('stop', options, ['timeout']);
-    const { shutdownMs, documents, locks, results, monitor, close, stopping } = this.#options;
+    const { runtime, documents, locks, results, watches, monitor, unknownNames, store } = this.#options;
+    const { shutdownMs, instanceId } = runtime.settings;
     const timeoutMs = options.timeout === undefined ? shutdownMs : toMs('stop', 'timeout', options.timeout);
     const others: Promise<unknown>[] = [];
-    stopping((work) => others.push(work));
+    const waitUntil = (work: Promise<unknown>): void => void others.push(work);
+    runtime.events.emit('stop', { instanceId, waitUntil });
     this.#beginning?.hurry();
     await this.#starting?.catch(() => undefined);
     this.#beginning = undefined;
+    const schedules = documents.stop(timeoutMs);
     await Promise.all([
-      documents.stop(timeoutMs),
-      this.#runtime?.stop(timeoutMs),
+      schedules,
+      this.#runtime?.stop(timeoutMs, schedules),
       locks.stop(timeoutMs),
       others.length === 0 ? undefined : within(systemClock, timeoutMs, Promise.allSettled(others)),
     ]);
@@ -112,8 +129,10 @@ export class Lifecycle {
     this.#runtime = undefined;
     this.#starting = undefined;
     results.stop();
+    await watches.stop();
     // Pushes the last metrics while the store is still open.
     await monitor.stop();
-    await close();
+    unknownNames?.stop();
+    await store.release();
   }
 }

@@ -20,6 +20,13 @@ export interface OpenOptions {
   readonly visit?: 'work' | 'inspect';
 }
 
+/** Returns the kind of the store that `openStore` creates from a URL. */
+export function storeKindOf(url: string): 'mongodb' | 'postgres' | 'embedded' | 'memory' {
+  if (/^mongodb(?:\+srv)?:\/\//u.test(url)) return 'mongodb';
+  if (/^postgres(?:ql)?:\/\//u.test(url)) return 'postgres';
+  return /^(?:file|embedded):/u.test(url) ? 'embedded' : 'memory';
+}
+
 /** Creates a store from its URL. Only the driver that it needs is loaded. */
 export async function openStore(url: string, options: OpenOptions = {}): Promise<Store> {
   const { schema, connections, database, collections, visit } = options;
@@ -29,7 +36,8 @@ export async function openStore(url: string, options: OpenOptions = {}): Promise
       ? {}
       : { migrate: visit === 'work' ? ('visit' as const) : ('unchecked' as const) }),
   };
-  if (/^mongodb(?:\+srv)?:\/\//u.test(url)) {
+  const kind = storeKindOf(url);
+  if (kind === 'mongodb') {
     const { mongodb } = await import('../mongodb/index.js').catch((cause: unknown) => {
       throw new OptionError('The MongoDB store needs the driver: npm install mongodb', { cause });
     });
@@ -40,13 +48,13 @@ export async function openStore(url: string, options: OpenOptions = {}): Promise
       ...(visit === undefined ? {} : { createIndexes: 'unchecked' }),
     });
   }
-  if (/^postgres(?:ql)?:\/\//u.test(url)) {
+  if (kind === 'postgres') {
     const { postgres } = await import('../postgres/index.js').catch((cause: unknown) => {
       throw new OptionError('The PostgreSQL store needs the driver: npm install pg', { cause });
     });
     return postgres({ url, ...(connections === undefined ? {} : { connections }), ...sql });
   }
-  if (/^(?:file|embedded):/u.test(url)) {
+  if (kind === 'embedded') {
     const { embedded } = await import('../embedded/index.js').catch((cause: unknown) => {
       throw new OptionError('The embedded store needs PGlite: npm install @electric-sql/pglite', { cause });
     });
@@ -72,7 +80,9 @@ export function checkStore(store: unknown): void {
   if (typeof store === 'string' ? KNOWN_URL.test(store) : isStore(store)) return;
   // The text may contain a password, even if it is no valid URL: only its beginning is shown.
   const shown = typeof store === 'string' ? show(store.split(/[:/@]/u)[0] ?? '') : show(store);
-  throw new OptionError(`new Tidemill: store must be ${known}; got ${shown}.`);
+  const isPath = typeof store === 'string' && /^(?:\.{0,2}\/|\.{1,2}$)/u.test(store);
+  const hint = isPath ? ` For a database in that folder: ${show(`file:${store}`)}.` : '';
+  throw new OptionError(`new Tidemill: store must be ${known}; got ${shown}.${hint}`);
 }
 
 export const isStore = (value: unknown): boolean =>

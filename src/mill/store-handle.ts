@@ -1,5 +1,5 @@
 import type { Timer } from '../core/clock.js';
-import { openStore } from './open-store.js';
+import { openStore, storeKindOf } from './open-store.js';
 import { reactiveOf } from '../reactive/reactive-of.js';
 import type { Store, TransactionOf } from '../store/port.js';
 
@@ -27,6 +27,7 @@ export class StoreHandle<S extends Store> {
   readonly #given: S | string;
   readonly #options: StoreHandleOptions;
   #resolved: Promise<Store<TransactionOf<S>>> | undefined;
+  #opened: Store<TransactionOf<S>> | undefined;
   #isReady = false;
   #wasReleased = false;
   #late: Timer | undefined;
@@ -37,12 +38,17 @@ export class StoreHandle<S extends Store> {
   }
 
   get kind(): string {
-    return typeof this.#given === 'string' ? (this.#given.split(':')[0] ?? '') : this.#given.kind;
+    return typeof this.#given === 'string' ? storeKindOf(this.#given) : this.#given.kind;
   }
 
   /** The store object, unless the mill was given a URL. */
   get given(): S | undefined {
     return typeof this.#given === 'string' ? undefined : this.#given;
+  }
+
+  /** The store, once it was open; it may be closed by now. */
+  get opened(): Store<TransactionOf<S>> | undefined {
+    return this.#opened;
   }
 
   /** Returns the store without opening it. */
@@ -60,6 +66,7 @@ export class StoreHandle<S extends Store> {
     this.#isReady = true;
     if (globals !== undefined) reactiveOf(store).useGlobals(globals);
     await store.acquire(this);
+    this.#opened = store;
     opened(store);
     if (this.#wasReleased) this.#releaseLater(store);
     return store;

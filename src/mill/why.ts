@@ -1,24 +1,29 @@
 import { OptionError } from '../core/errors.js';
-import { checkKeys, checkOneOf, checkText, show } from '../core/options.js';
+import { checkKeys, checkOneOf, checkText, show, suggestion } from '../core/options.js';
+import type { NamedSchedule } from './document-schedules.js';
+import { isLate } from '../core/records/job.js';
 import type { FoundTask, Tasks } from '../reactive/manage/manager.js';
 import { reactiveOf } from '../reactive/reactive-of.js';
-import { isAlive, type Capacity, type InstanceDetails, type Store } from '../store/port.js';
+import { limitReasons, type Reason } from './why-limits.js';
+import {
+  EVERYTHING,
+  isAlive,
+  type Capacity,
+  type Cluster,
+  type InstanceDetails,
+  type Store,
+} from '../store/port.js';
 
-/** A reason why a job or a reactive task is not running. */
-export interface Reason {
-  readonly code: 'paused' | 'not-due' | 'no-instance' | 'limit-reached' | 'throttled' | 'leased' | 'waiting';
-  /** A full sentence, for people. */
-  readonly text: string;
-  /** When the reason ends by itself, if that is known. */
-  readonly until?: Date;
-}
+export type { Reason } from './why-limits.js';
 
-/** A job by its id, or a reactive task by the `id` that `tasks.find` returns. */
+/** A job by its id, a reactive task by the `id` that `tasks.find` returns, or a document of a schedule of this mill. */
 export interface WhyTarget {
   /** Which kind of work. */
-  readonly kind: 'jobs' | 'tasks';
-  /** The id of the job, or of the task as `tasks.find` returns it. */
+  readonly kind: 'jobs' | 'tasks' | 'documents';
+  /** The id of the job, or of the task or document as `tasks.find` or the schedule's `find` returns it. */
   readonly id: string;
+  /** For documents only: the name of the schedule, as `mill.documentSchedules` returns it. Default: none. */
+  readonly name?: string;
 }
 
 /** A pending job or reactive task. */
@@ -35,16 +40,21 @@ const RUNNING_COUNTED = 10_000;
 export class Why {
   readonly #store: () => Promise<Store>;
   readonly #tasks: Tasks;
+  readonly #schedules: readonly NamedSchedule[];
 
-  constructor(store: () => Promise<Store>, tasks: Tasks) {
+  constructor(store: () => Promise<Store>, tasks: Tasks, schedules: readonly NamedSchedule[]) {
     this.#store = store;
     this.#tasks = tasks;
+    this.#schedules = schedules;
   }
 
   async of(target: WhyTarget): Promise<readonly Reason[]> {
-    checkKeys('why', target, ['kind', 'id']);
-    const kind = checkOneOf('why', 'kind', target.kind, ['jobs', 'tasks']);
+    checkKeys('why', target, ['kind', 'id', 'name']);
+    const kind = checkOneOf('why', 'kind', target.kind, ['jobs', 'tasks', 'documents']);
     const id = checkText('why', 'id', target.id);
+    if (kind !== 'documents' && target.name !== undefined)
+      throw new OptionError(`why: name is for documents; ${kind} are found by their id.`);
+    if (kind === 'documents') return this.#document(checkText('why', 'name', target.name), id);
     return kind === 'jobs' ? this.#job(id) : this.#task(id);
   }
 
@@ -55,13 +65,59 @@ export class Why {
     const { cluster, instances } = await store.instances.describe();
     if (job.status === 'processing') return held(job.claimedBy, instances);
     if (job.status !== 'pending') return [];
-    const paused = cluster.paused.has(job.name)
-      ? [reason('paused', `Jobs of the name ${show(job.name)} are paused until you resume the name.`)]
-      : [];
+    const paused = [
+      ...everythingPaused(cluster),
+      ...(cluster.paused.has(job.name)
+        ? [reason('paused', `Jobs of the name ${show(job.name)} are paused until you resume the name.`)]
+        : []),
+    ];
     if (job.paused === true)
       return [...paused, reason('paused', 'The schedule is paused until you resume it.')];
+    if (job.successorKey !== undefined) {
+      const key = `the unique key ${show(job.successorKey)} of ${show(job.name)}`;
+      return [
+        ...paused,
+        reason('waiting', `It follows the job that has ${key}, and starts when that has ended.`),
+      ];
+    }
+    if (isLate(job, cluster.now.getTime()))
+      return [reason('waiting', 'It did not start in time (expireIn); it is about to be cancelled.')];
     const waiting = { kind: 'jobs', name: job.name, dueAt: job.nextRunAt, failed: job.failCount } as const;
-    return this.#waiting(waiting, paused, runners(instances, 'jobs', job.name), cluster.now);
+    const able = runners(instances, 'jobs', job.name);
+    const reasons = await this.#waiting(waiting, paused, able, cluster.now);
+    return this.#orLimits(reasons, { ...job, kind: 'job' });
+  }
+
+  /** Limits of the cluster, if they hold up what would otherwise run. */
+  async #orLimits(
+    reasons: readonly Reason[],
+    work: Parameters<typeof limitReasons>[1],
+  ): Promise<readonly Reason[]> {
+    const { limits } = await this.#store();
+    const isHeldUp = reasons.every(({ code }) => code === 'waiting' || code === 'limit-reached');
+    const limited = isHeldUp && limits !== undefined ? await limitReasons(limits, work) : [];
+    return limited.length > 0 ? limited : reasons;
+  }
+
+  async #document(name: string, id: string): Promise<readonly Reason[]> {
+    const named = this.#schedules.find((one) => one.name === name);
+    if (named === undefined) {
+      const hint = suggestion(
+        name,
+        this.#schedules.map((one) => one.name),
+      );
+      throw new OptionError(`why: this mill has no document schedule of the name ${show(name)}.${hint}`);
+    }
+    const [document] = (await named.schedule.find({ id }, { limit: 1 })).items;
+    if (document === undefined)
+      throw new OptionError(`why: the schedule ${show(name)} has no document with the id ${show(id)}.`);
+    if (document.runAt === undefined) return [];
+    const { cluster } = await (await this.#store()).instances.describe();
+    const paused = everythingPaused(cluster);
+    const { runAt: dueAt } = document;
+    if (dueAt > cluster.now) return [...paused, notDue({ dueAt, failed: document.failure?.count ?? 0 })];
+    if (paused.length > 0) return paused;
+    return this.#orLimits([itsTurn(dueAt)], { kind: 'documents', name, id });
   }
 
   async #task(id: string): Promise<readonly Reason[]> {
@@ -78,7 +134,13 @@ export class Why {
       failed: task.attempts,
     } as const;
     const [paused, able] = await Promise.all([this.#pause(task), this.#able(store, task, instances)]);
-    return this.#waiting(waiting, paused, able, cluster.now);
+    const reasons = await this.#waiting(
+      waiting,
+      [...everythingPaused(cluster), ...paused],
+      able,
+      cluster.now,
+    );
+    return this.#orLimits(reasons, { kind: 'task', name: task.task, id });
   }
 
   async #pause({ task }: FoundTask): Promise<readonly Reason[]> {
@@ -123,7 +185,7 @@ export class Why {
           `${String(running)} of the name ${show(work.name)} are running, the most that its instances run at once (concurrency). It starts when one of them ends.`,
         ),
       ];
-    return [reason('waiting', `Due since ${work.dueAt.toISOString()}; it waits for its turn.`)];
+    return [itsTurn(work.dueAt)];
   }
 
   async #running({ kind, name }: Waiting): Promise<number> {
@@ -137,7 +199,15 @@ export class Why {
 
 const reason = (code: Reason['code'], text: string): Reason => ({ code, text });
 
-function notDue({ dueAt, failed }: Waiting): Reason {
+const itsTurn = (dueAt: Date): Reason =>
+  reason('waiting', `Due since ${dueAt.toISOString()}; it waits for its turn.`);
+
+const everythingPaused = ({ paused }: Cluster): readonly Reason[] =>
+  paused.has(EVERYTHING)
+    ? [reason('paused', 'All work of the cluster is paused until mill.resume(), or: tidemill resume --all')]
+    : [];
+
+function notDue({ dueAt, failed }: Pick<Waiting, 'dueAt' | 'failed'>): Reason {
   const after =
     failed > 0 ? ` It has failed ${failed === 1 ? 'once' : `${String(failed)} times`} so far.` : '';
   return { ...reason('not-due', `Not due until ${dueAt.toISOString()}.${after}`), until: dueAt };

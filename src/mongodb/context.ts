@@ -1,13 +1,16 @@
 import type {
   BSONSerializeOptions,
+  ClientSession,
   Collection,
   CollectionOptions,
   Document,
   MongoClient,
+  Timestamp,
   WriteConcernSettings,
 } from 'mongodb';
 import { OptionError } from '../core/errors.js';
 import type { ServerClock } from '../core/server-clock.js';
+import type { SilentWriters } from './cluster/silent-writers.js';
 import type { JobDocument } from './jobs/document.js';
 import { classifyError } from './errors.js';
 
@@ -18,6 +21,9 @@ export interface Mongo {
   readonly globals: Collection<GlobalDocument>;
   readonly metrics: Collection<MetricsDocument>;
   readonly audit: Collection<AuditDocument>;
+  /** Messages to idle instances; absent if the server has no such collection (cluster/messages.ts). */
+  readonly wakes?: Collection<WakeDocument>;
+  readonly silent: SilentWriters;
   /** The options that every collection is opened with. */
   readonly options: CollectionOptions;
   readonly clock: ServerClock;
@@ -27,6 +33,12 @@ export interface Mongo {
   readonly wire: number;
   /** True for a replica set or a sharded cluster; a standalone server has no transactions. */
   readonly transactions: boolean;
+}
+
+/** A message to idle instances (cluster/messages.ts). */
+export interface WakeDocument extends Document {
+  /** The server replaces an empty timestamp by its own, which grows with each message. */
+  t: Timestamp;
 }
 
 /** An entry of the audit log. */
@@ -48,8 +60,17 @@ export interface GlobalDocument extends Document {
     | 'task'
     | 'checkpoint'
     | 'aside'
+    // Of the partitions from 1 on.
+    | 'planner-part'
+    | 'task-part'
+    | 'checkpoint-part'
+    | 'aside-part'
     | 'bell'
-    | 'lock';
+    | 'lock'
+    // A scope with limits; a key of a name; the rule by which the keys of a name stand in their index.
+    | 'limit'
+    | 'key'
+    | 'key-rule';
 }
 
 /**
@@ -60,11 +81,19 @@ export interface MetricsDocument extends Document {
   _id: string;
 }
 
+/** The lists that are read as bytes, and no others. */
+export const rawFields = (...names: readonly string[]): Record<string, boolean> =>
+  Object.assign(
+    Object.create(null) as Record<string, boolean>,
+    Object.fromEntries(names.map((name) => [name, true])),
+  );
+
 /**
  * How values are written and read, whatever the user's client is set to. Commands on a database do not inherit the
  * options of a collection, so they pass these explicitly. Binary data keeps its subtype; without it, a binary id would
  * not be found again. Regular expressions are read as BSON types: JavaScript cannot parse all of them, and an error
- * would make the whole document unreadable. `values.ts` converts both to what users see.
+ * would make the whole document unreadable. `values.ts` converts both to what users see. The driver looks up each name of a
+ * user's list in `fieldsAsRaw`: an object with a prototype would have it return lists called `constructor` as bytes.
  */
 export const BSON_OPTIONS: BSONSerializeOptions = {
   ignoreUndefined: true,
@@ -75,7 +104,7 @@ export const BSON_OPTIONS: BSONSerializeOptions = {
   promoteBuffers: false,
   useBigInt64: false,
   bsonRegExp: true,
-  fieldsAsRaw: {},
+  fieldsAsRaw: rawFields(),
   raw: false,
   enableUtf8Validation: true,
 };
@@ -122,5 +151,14 @@ export function needTransactions(mongo: Mongo): void {
   if (mongo.transactions) return;
   throw new OptionError(
     'This MongoDB server is standalone, and transactions need a replica set; one node is enough.',
+  );
+}
+
+/** Outside a transaction, a write would be committed at once, whatever becomes of the caller's other writes. */
+export function needOpenTransaction(session: ClientSession): void {
+  if (session.inTransaction()) return;
+  throw new OptionError(
+    'transaction: this session has no open transaction, so its writes would be committed at once. Call ' +
+      'startTransaction() on it first, or use `mill.withTransaction`.',
   );
 }

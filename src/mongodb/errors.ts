@@ -13,6 +13,7 @@ import {
 import { countTooLong, driverError, OptionError, reasonOf, TidemillError } from '../core/errors.js';
 
 const DUPLICATE_KEY = 11_000;
+const WRITE_CONFLICT = 112;
 const TIME_LIMIT = 50;
 const TOO_LARGE: ReadonlySet<unknown> = new Set([10_334, 17_419, 17_420, 17_280]);
 /** Step-downs, shutdowns, interruptions, network and write concern errors: a retry may succeed. */
@@ -47,6 +48,8 @@ export const isStatementFault = (error: unknown): boolean => STATEMENT.has(codeO
 export const isMissing = (error: unknown): boolean => codeOf(error) === NO_NAMESPACE;
 export const isBadValue = (error: unknown): boolean => codeOf(error) === BAD_VALUE;
 export const isOtherCollation = (error: unknown): boolean => codeOf(error) === OTHER_COLLATION;
+/** Another transaction has written to the document. */
+export const isConflict = (error: unknown): boolean => codeOf(error) === WRITE_CONFLICT;
 export const isDuplicate = (error: unknown): boolean => codeOf(error) === DUPLICATE_KEY;
 /**
  * Time limit of statements that hand on the work of dead instances. The open transaction of a dead process holds its
@@ -86,14 +89,19 @@ export function refuseCount(what: string, limitMs: number, error: unknown): neve
   throw error;
 }
 
+/** The operating system's own error, such as EPIPE: the driver passes on that of a write to a connection that is gone. */
+const isSystemError = (error: unknown): boolean => error instanceof Error && 'syscall' in error;
+
 const isTooLarge = (error: unknown): boolean => TOO_LARGE.has(codeOf(error)) || error instanceof RangeError;
 export const lacksChangeStreams = (error: unknown): boolean => NO_CHANGE_STREAMS.has(codeOf(error));
 
 /** The value can never be stored: it is too large, or the driver cannot encode it as BSON. */
-export const isUnstorable = (error: unknown): boolean => isTooLarge(error) || !(error instanceof MongoError);
+export const isUnstorable = (error: unknown): boolean =>
+  isTooLarge(error) || !(error instanceof MongoError || isSystemError(error));
 
 export function isTransient(error: unknown): boolean {
   if (error instanceof MongoNetworkError || error instanceof MongoServerSelectionError) return true;
+  if (isSystemError(error)) return true;
   if (!(error instanceof MongoError)) return false;
   // A bulk write wraps the actual error, without its class or its labels.
   if (error instanceof MongoBulkWriteError && (error.errorResponse as unknown) instanceof Error)

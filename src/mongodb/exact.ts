@@ -82,6 +82,14 @@ function inOrder(bytes: Uint8Array, value: unknown): unknown {
     : new OrderedDocument(entries);
 }
 
+const sizes = new WeakMap<object, number>();
+
+/** How many bytes a document had that `readExact` read, as a record's `bytes`. */
+export function bytesOf(document: object): { readonly bytes?: number } {
+  const bytes = sizes.get(document);
+  return bytes === undefined ? {} : { bytes };
+}
+
 /** Reads a document. The given fields, which hold ids or lists of ids, keep their stored order. */
 export function readExact(
   bytes: Uint8Array,
@@ -89,6 +97,7 @@ export function readExact(
   fields: readonly string[] = ['_id'],
 ): Document {
   const document = BSON.deserialize(bytes, options);
+  sizes.set(document, bytes.length);
   const reordered = fields.filter((field) => mayBeReordered(document[field]));
   if (reordered.length === 0) return document;
   const elements = elementsOf(bytes);

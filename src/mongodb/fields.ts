@@ -1,6 +1,7 @@
 import { ObjectId, type Document } from 'mongodb';
 import type { FieldValues, Scalar } from '../core/fields.js';
 import type { TimeRange } from '../store/port.js';
+import { isTimeLimit } from './errors.js';
 
 export const rangeQuery = ({ from, to }: TimeRange): Document => ({
   ...(from === undefined ? {} : { $gte: from }),
@@ -26,3 +27,26 @@ export const fieldsQuery = (fields: FieldValues, below?: string): Document =>
       condition(value),
     ]),
   );
+
+/** The pattern that finds a text itself, without regard to case. */
+export const containing = (text: string): Document => ({
+  $regex: text.replace(/[\\^$.*+?()[\]{}|]/gu, String.raw`\$&`),
+  $options: 'i',
+});
+
+/** A query that no index serves stops after this long: a list has what was found, and a count fails. */
+export const TIME_LIMIT_MS = 5_000;
+
+/** Reads what a cursor returns until its time limit; `partial` if that came first. */
+export async function readPartly<Row>(
+  cursor: AsyncIterable<Row>,
+): Promise<{ readonly rows: readonly Row[]; readonly partial: boolean }> {
+  const rows: Row[] = [];
+  try {
+    for await (const row of cursor) rows.push(row);
+  } catch (error) {
+    if (!isTimeLimit(error)) throw error;
+    return { rows, partial: true };
+  }
+  return { rows, partial: false };
+}

@@ -1,8 +1,6 @@
 import type { Collection } from 'mongodb';
-import { auditIndexes } from './cluster/audit.js';
 import type { Mongo } from './context.js';
-import { globalsIndexes, jobIndexes, type IndexPlan } from './indexes.js';
-import { metricsIndexes } from './cluster/metrics.js';
+import { auditIndexes, globalsIndexes, jobIndexes, metricsIndexes, type IndexPlan } from './indexes.js';
 
 /** One of the store's own collections, with the indexes that it needs. */
 export type Owned = readonly [collection: Collection, indexes: readonly IndexPlan[]];

@@ -1,11 +1,13 @@
-import { BSON, type ClientSession, type MongoClient, type WriteConcernSettings } from 'mongodb';
+import { BSON, type ClientSession, type MongoClient } from 'mongodb';
 import { OptionError, StoreError } from '../core/errors.js';
-import { checkBoolean, checkFunction, checkInteger, checkKeys, checkText, show } from '../core/options.js';
+import { deferred, deferredPort, lazily, type Lazy } from '../core/lazily.js';
+import { checkKeys, show } from '../core/options.js';
 import type { PayloadRules } from '../core/payload.js';
 import { ServerClock } from '../core/server-clock.js';
 import type {
   InstanceStore,
   JobStore,
+  LimitStore,
   LockStore,
   MetricsStore,
   Store,
@@ -14,9 +16,20 @@ import type {
 } from '../store/port.js';
 import type { AuditStore } from '../store/audit.js';
 import type { DocumentJobStore, DocumentPlace } from '../store/documents.js';
+import { StoreConnection } from '../store/helpers/store-connection.js';
 import type { Finding } from '../store/inspect.js';
+import {
+  AUDIT_METHODS,
+  INSTANCE_METHODS,
+  LIMIT_METHODS,
+  LOCK_METHODS,
+  METRICS_METHODS,
+  Parts,
+} from '../store/parts.js';
+import type { Partitioned } from '../store/partitions.js';
 import type { ReactiveStore } from '../store/reactive.js';
-import { auditIndexes, auditStore } from './cluster/audit.js';
+import { hasMessages, wakesOf } from './cluster/messages.js';
+import { SilentWriters } from './cluster/silent-writers.js';
 import { ownClient } from './client.js';
 import {
   collectionOptions,
@@ -26,76 +39,28 @@ import {
   type GlobalDocument,
   type MetricsDocument,
   type Mongo,
+  type WakeDocument,
 } from './context.js';
 import type { JobDocument } from './jobs/document.js';
 import { mongodbDocuments } from './documents/store.js';
 import {
+  auditIndexes,
   createIndexes,
   globalsIndexes,
   indexFaults,
   indexScript,
   jobIndexes,
+  metricsIndexes,
   missingIndexError,
+  taskIndexes,
 } from './indexes.js';
-import { inspect } from './cluster/inspect.js';
-import { instanceStore } from './cluster/instances.js';
 import { jobStore } from './jobs/store.js';
-import { lockStore } from './cluster/locks.js';
-import { metricsIndexes, metricsStore } from './cluster/metrics.js';
+import { checked, databaseOf, LARGEST_PAYLOAD, type MongodbOptions } from './options.js';
 import { ownCollections } from './own-collections.js';
-import { MongodbSources, taskIndexes } from './reactive/sources.js';
+import type { OpenReactive } from './reactive/opened.js';
 import { reactiveStore } from './reactive/store.js';
-import { watch } from './cluster/watch.js';
+import type { ClusterPorts } from './cluster/ports.js';
 
-export interface MongodbOptions {
-  /**
-   * Connection string. It names the database, unless `database` does. Unless the string sets them, `socketTimeoutMS` is
-   * 30 s, `maxIdleTimeMS` 20 s and `connectTimeoutMS` 10 s. Default: none; give this or `client`.
-   */
-  readonly uri?: string;
-  /**
-   * Your own client, which Tidemill never closes. Its uri names the database, unless `database` does. Set its
-   * `socketTimeoutMS` to more than 10 s: the driver has none by default and waits forever on a frozen connection.
-   * Default: none; give this or `uri`.
-   */
-  readonly client?: MongoClient;
-  /** The database that holds the collections. If nothing names one, that is an error. Default: that of the uri. */
-  readonly database?: string;
-  /** Names of the collections. */
-  readonly collections?: {
-    /** Jobs. Default: 'tidemill_jobs'. */
-    readonly jobs?: string;
-    /** What instances agree on. Default: '_tidemill_globals'. */
-    readonly globals?: string;
-    /** Counts of the cluster. Default: 'tidemill_metrics'. */
-    readonly metrics?: string;
-    /** The audit log. Default: 'tidemill_audit'. */
-    readonly audit?: string;
-    /**
-     * Names the task collection of a source; each source needs a different name. Default: the name of the source followed
-     * by `_tasks`.
-     */
-    readonly tasks?: (collection: string) => string;
-  };
-  /**
-   * Whether to create missing indexes on first use. With false, a missing index is an error that says how to create it.
-   * `'unchecked'` neither creates nor checks indexes; it is for tools that only visit the store. Default: true.
-   */
-  readonly createIndexes?: boolean | 'unchecked';
-  /**
-   * How many servers confirm a write. Anything weaker than the default can lose accepted work in a failover. Default:
-   * `{ w: 'majority' }`.
-   */
-  readonly writeConcern?: WriteConcernSettings;
-  /**
-   * Largest payload, result or progress value, in bytes. It cannot be raised, since a document holds 16 MB. Default:
-   * 15,500,000.
-   */
-  readonly maxPayloadBytes?: number;
-}
-
-const WHERE = 'mongodb()';
-const LARGEST = 15_500_000;
 /**
  * `acquire` reads the server's time again if the last reading is older than this. It keeps the clock of a long-running
  * producer accurate.
@@ -131,6 +96,8 @@ const payload: PayloadRules = {
   maxDepth: 80,
 };
 
+const loadInspect = lazily(() => import('./cluster/inspect.js'));
+
 interface Connection {
   readonly client: MongoClient;
   readonly mongo: Mongo;
@@ -143,59 +110,60 @@ export class MongodbStore implements Store<ClientSession> {
   readonly maxPayloadBytes: number;
   readonly jobs: JobStore<ClientSession>;
   readonly instances: InstanceStore;
+  readonly limits: LimitStore;
   readonly locks: LockStore;
   readonly metrics: MetricsStore;
   readonly audit: AuditStore;
-  readonly reactive: ReactiveStore<ClientSession>;
+  readonly reactive: ReactiveStore<ClientSession> & Partitioned;
   readonly #options: MongodbOptions;
-  readonly #holders = new Set<object>();
+  readonly #connection = new StoreConnection(() => this.#connect());
   readonly #tasksOf: (collection: string) => string;
-  readonly #sources: MongodbSources;
+  readonly #parts = new Parts();
+  readonly #cluster: Lazy<ClusterPorts>;
+  readonly #reactive: Lazy<OpenReactive>;
+  readonly #documents = this.#parts.add(() => import('./documents/found.js'));
   #globals = '_tidemill_globals';
-  #opening: Promise<Connection> | undefined;
-  #open: Connection | undefined;
 
   constructor(options: MongodbOptions) {
     this.#options = checked(options);
-    this.maxPayloadBytes = options.maxPayloadBytes ?? LARGEST;
-    this.jobs = jobStore(() => this.#mongo());
-    this.instances = instanceStore(() => this.#mongo());
-    this.locks = lockStore(() => this.#mongo());
-    this.metrics = metricsStore(() => this.#mongo());
-    this.audit = auditStore(() => this.#mongo().audit);
+    this.maxPayloadBytes = options.maxPayloadBytes ?? LARGEST_PAYLOAD;
+    const mongo = (): Mongo => this.#mongo();
+    const parts = this.#parts;
+    const cluster = parts.add(async () => (await import('./cluster/ports.js')).clusterPorts(mongo));
+    const metrics = parts.add(async () => (await import('./cluster/metrics.js')).metricsStore(mongo));
+    this.jobs = jobStore(mongo, parts);
+    this.instances = deferredPort(cluster, 'instances', [...INSTANCE_METHODS, 'leases']);
+    this.locks = deferredPort(cluster, 'locks', LOCK_METHODS);
+    this.audit = deferredPort(cluster, 'audit', AUDIT_METHODS);
+    const limits = parts.add(async () => (await import('./limits/store.js')).limitStore(mongo));
+    this.limits = deferred(limits, [...LIMIT_METHODS, 'repairKeys']);
+    this.metrics = deferred(metrics, METRICS_METHODS);
+    this.#cluster = cluster;
     this.#tasksOf = options.collections?.tasks ?? ((collection) => `${collection}_tasks`);
-    this.#sources = new MongodbSources(() => this.#mongo(), this.#tasksOf, options.createIndexes ?? true);
-    this.reactive = reactiveStore(
-      () => this.#mongo(),
-      this.#sources,
-      (collection) => this.#useGlobals(collection),
-    );
+    this.#reactive = parts.add(async () => {
+      const { openReactive } = await import('./reactive/opened.js');
+      return openReactive(mongo, this.#tasksOf, options.createIndexes ?? true);
+    });
+    this.reactive = reactiveStore(this.#reactive, (collection) => this.#useGlobals(collection));
+  }
+
+  loadParts(): Promise<void> {
+    return this.#parts.load();
   }
 
   async acquire(holder: object): Promise<void> {
-    this.#holders.add(holder);
-    this.#opening ??= this.#connect();
-    try {
-      this.#open = await this.#opening;
-    } catch (error) {
-      this.#opening = undefined;
-      throw error;
-    }
-    if (this.clock.age > CLOCK_AGE_MS) await this.#readClock(this.#open);
+    const connection = await this.#connection.acquire(holder);
+    if (this.clock.age > CLOCK_AGE_MS) await this.#readClock(connection);
   }
 
   async release(holder: object): Promise<void> {
-    this.#holders.delete(holder);
-    if (this.#holders.size > 0 || this.#opening === undefined) return;
-    const opening = this.#opening;
-    this.#opening = undefined;
-    this.#open = undefined;
-    const connection = await opening.catch(() => undefined);
+    const connection = await this.#connection.release(holder);
     if (this.#options.client === undefined) await connection?.client.close();
   }
 
   watch(handlers: WatchHandlers): Promise<Watch | { unavailable: string }> {
-    return watch(this.#mongo(), handlers);
+    const mongo = this.#mongo();
+    return this.#cluster().then(({ watch }) => watch(mongo, handlers));
   }
 
   async transaction<T>(work: (transaction: ClientSession) => Promise<T>): Promise<T> {
@@ -221,18 +189,20 @@ export class MongodbStore implements Store<ClientSession> {
       acquire: (holder: object) => this.acquire(holder),
       release: (holder: object) => this.release(holder),
     };
-    return mongodbDocuments(home, place);
+    return mongodbDocuments(home, place, this.#documents);
   }
 
-  inspect(): Promise<readonly Finding[]> {
+  async inspect(): Promise<readonly Finding[]> {
+    const [{ inspect }, { sources }] = await Promise.all([loadInspect(), this.#reactive()]);
     const plans = () => this.reactive.planner.plans();
-    return inspect({ mongo: this.#mongo(), sources: this.#sources, plans });
+    return inspect({ mongo: this.#mongo(), sources, plans });
   }
 
   /** Drops the store's own collections. Task collections stay beside their sources. */
   async erase(): Promise<void> {
-    const own = ownCollections(this.#mongo());
-    await run('erase', () => Promise.all(own.map(([collection]) => collection.drop())));
+    const { wakes } = this.#mongo();
+    const own = ownCollections(this.#mongo()).map(([collection]) => collection.drop());
+    await run('erase', () => Promise.all([...own, wakes?.drop()]));
   }
 
   /**
@@ -276,7 +246,7 @@ export class MongodbStore implements Store<ClientSession> {
   #useGlobals(collection: string): void {
     const { globals } = this.#names();
     if (globals === collection) return;
-    if (this.#opening !== undefined || this.#options.collections?.globals !== undefined) {
+    if (this.#connection.hasBegun || this.#options.collections?.globals !== undefined) {
       throw new OptionError(
         `reactive.globalsCollection is ${show(collection)}, but the store uses ${show(globals)}; ` +
           'set it in one place: mongodb({ collections: { globals } }).',
@@ -285,18 +255,19 @@ export class MongodbStore implements Store<ClientSession> {
     this.#globals = collection;
   }
 
-  #names(): { jobs: string; globals: string; metrics: string; audit: string } {
+  #names(): { jobs: string; globals: string; metrics: string; audit: string; wakes: string } {
     const {
       jobs = 'tidemill_jobs',
       globals = this.#globals,
       metrics = 'tidemill_metrics',
       audit = 'tidemill_audit',
     } = this.#options.collections ?? {};
-    return { jobs, globals, metrics, audit };
+    return { jobs, globals, metrics, audit, wakes: wakesOf(jobs) };
   }
 
   #mongo(): Mongo {
-    if (this.#open !== undefined) return this.#open.mongo;
+    const { current } = this.#connection;
+    if (current !== undefined) return current.mongo;
     throw new StoreError('The MongoDB store is closed; the next call on a mill opens it again.', {
       transient: true,
     });
@@ -323,7 +294,10 @@ export class MongodbStore implements Store<ClientSession> {
     const db = client.db(database ?? databaseOf(client));
     const hello = await db.admin().command({ hello: 1 }, { readPreference: 'primary' });
     const options = collectionOptions(writeConcern);
-    const { jobs, globals, metrics, audit } = this.#names();
+    const { jobs, globals, metrics, audit, wakes } = this.#names();
+    const transactions = hello['msg'] === 'isdbgrid' || typeof hello['setName'] === 'string';
+    const { createIndexes: create = true } = this.#options;
+    const sends = transactions && (await hasMessages(db, wakes, create === true));
     return {
       client,
       options,
@@ -334,7 +308,9 @@ export class MongodbStore implements Store<ClientSession> {
       audit: db.collection<AuditDocument>(audit, options),
       sharded: hello['msg'] === 'isdbgrid',
       wire: Number(hello['maxWireVersion']),
-      transactions: hello['msg'] === 'isdbgrid' || typeof hello['setName'] === 'string',
+      transactions,
+      ...(sends ? { wakes: db.collection<WakeDocument>(wakes, options) } : {}),
+      silent: new SilentWriters(),
     };
   }
 
@@ -366,44 +342,3 @@ const ownFaults = async (mongo: Mongo): Promise<readonly string[]> => {
   const faults = ownCollections(mongo).map(([collection, indexes]) => indexFaults(collection, indexes));
   return (await Promise.all(faults)).flat();
 };
-
-/** Returns the database of the client's uri. Refuses `test`, which the driver reports if the uri names none. */
-function databaseOf(client: MongoClient): string {
-  const { dbName } = client.options;
-  if (dbName !== 'test') return dbName;
-  throw new OptionError(
-    `${WHERE}: no database. Put it into the uri ('mongodb://host/app') or pass \`database\`; the driver's default, 'test', is never used.`,
-  );
-}
-
-function checked(options: MongodbOptions): MongodbOptions {
-  const known = [
-    'uri',
-    'client',
-    'database',
-    'collections',
-    'createIndexes',
-    'writeConcern',
-    'maxPayloadBytes',
-  ];
-  checkKeys(WHERE, options, known);
-  const { uri, client, database, collections, createIndexes: create, maxPayloadBytes } = options;
-  if ((uri === undefined) === (client === undefined))
-    throw new OptionError(`${WHERE}: pass either uri or client.`);
-  if (uri !== undefined && !/^mongodb(?:\+srv)?:\/\//u.test(checkText(WHERE, 'uri', uri))) {
-    throw new OptionError(`${WHERE}: uri must begin with mongodb:// or mongodb+srv://.`);
-  }
-  if (client !== undefined && typeof client.db !== 'function') {
-    throw new OptionError(
-      `${WHERE}: client must be a MongoClient of the mongodb package, got ${show(client)}.`,
-    );
-  }
-  if (database !== undefined) checkText(WHERE, 'database', database);
-  checkKeys(`${WHERE}: collections`, collections, ['jobs', 'globals', 'metrics', 'audit', 'tasks']);
-  const { tasks, ...names } = collections ?? {};
-  if (tasks !== undefined) checkFunction(WHERE, 'collections.tasks', tasks);
-  for (const [key, name] of Object.entries(names)) checkText(WHERE, `collections.${key}`, name);
-  if (create !== undefined && create !== 'unchecked') checkBoolean(WHERE, 'createIndexes', create);
-  if (maxPayloadBytes !== undefined) checkInteger(WHERE, 'maxPayloadBytes', maxPayloadBytes, 1, LARGEST);
-  return options;
-}

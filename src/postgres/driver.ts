@@ -4,6 +4,7 @@ import { besideOf, type Beside } from './beside.js';
 import { checkedOut } from './checked-out.js';
 import type { PostgresClient, PostgresPool } from './client.js';
 import { Connections } from './connections.js';
+import { ConnectionErrors } from './connection-errors.js';
 import { ListenConnection } from './listen-connection.js';
 import { connectAlone, ownPool } from './own-pool.js';
 import { Prepared } from './prepared.js';
@@ -50,6 +51,7 @@ export function opened(url: string, size: number, listenUrl?: string): Driver {
 /** Shared by the stores on one pool. */
 interface Shared {
   readonly parts: Parts<PostgresClient>;
+  readonly idle: ConnectionErrors;
   users: number;
 }
 
@@ -57,18 +59,22 @@ const shared = new WeakMap<PostgresPool, Shared>();
 
 /** A driver on the user's pool, which is never closed. Stores on the same pool share what is opened beside it. */
 export function borrowed(pool: PostgresPool, listenUrl?: string): Driver {
-  const known = shared.get(pool) ?? { parts: partsOf(pool), users: 0 };
+  const known = shared.get(pool) ?? { parts: partsOf(pool), idle: new ConnectionErrors(pool), users: 0 };
   shared.set(pool, known);
   known.users += 1;
-  const { parts } = known;
+  const { parts, idle } = known;
   const close = async (): Promise<void> => {
     known.users -= 1;
     if (known.users > 0) return;
     shared.delete(pool);
+    idle.close();
     await parts.close();
   };
   const listening = listenUrl === undefined ? parts.listening : earOf(parts.beside, pool, listenUrl);
-  return driverOf({ ...parts, listening, close });
+  return {
+    ...driverOf({ ...parts, listening, close }),
+    listen: (channel, handlers) => idle.beside(handlers, (ours) => listening.listen(channel, ours)),
+  };
 }
 
 function partsOf(pool: PostgresPool): Parts<PostgresClient> {

@@ -8,5 +8,6 @@ export function postgres(options: PostgresOptions): PostgresStore {
 export { PostgresStore, type PostgresOptions };
 export type { PostgresClient, PostgresPool } from './client.js';
 export type { SqlFragment } from '../core/text/sql-fragment.js';
-export type { SqlTransaction as Queryable } from '../sql/connection/driver.js';
+// `Queryable` is its earlier name.
+export type { SqlTransaction, SqlTransaction as Queryable } from '../sql/connection/driver.js';
 export { sql, type SqlValue } from '../sql/tables/fragment.js';

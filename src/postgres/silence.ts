@@ -1,7 +1,9 @@
+import { secondsText } from '../core/text/seconds.js';
+
 /** A connection did not respond: the network lost it, or its server is gone. What the statement did is not known. */
 export class SilentError extends Error {
   constructor(limitMs: number) {
-    super(`the database did not answer within ${String(limitMs / 1_000)} s; the connection is replaced`);
+    super(`the database did not answer within ${secondsText(limitMs)}; the connection is replaced`);
     this.name = 'SilentError';
   }
 }

@@ -4,6 +4,7 @@ import type { PostgresClient } from './client.js';
 import type { Connections } from './connections.js';
 import { answered, SilentError } from './silence.js';
 import type { Use } from './connection-turns.js';
+import { secondsText } from '../core/text/seconds.js';
 
 /** A connection that does not respond to a rollback within this time is given up. */
 const ROLLBACK_MS = 5_000;
@@ -53,7 +54,7 @@ export function limitedIn(connections: Connections, transaction: Queryable, limi
 
 const notOurs = (cause: SilentError, limitMs: number): StoreError =>
   new StoreError(
-    `the database did not answer within ${String(limitMs / 1_000)} s; roll back this transaction and close its client.`,
+    `the database did not answer within ${secondsText(limitMs)}; roll back this transaction and close its client.`,
     { cause, transient: true },
   );
 

@@ -8,11 +8,14 @@ import {
   checkOneOf,
   show,
 } from '../core/options.js';
+import { definedLimits, type BreakerOptions, type WorkLimits } from '../engine/limits/options.js';
+import type { ScopeLimits } from '../store/port.js';
 import type { DeleteWhen, OnVersionChange, TaskPlan } from '../store/reactive.js';
+import { batchingOf, type Batching } from '../time/batching.js';
 import { parseCron } from '../time/cron.js';
 import { toMs, type Duration } from '../time/duration.js';
 import { retryRule, TASK_RETRY, type RetryPolicy, type RetryRule } from '../time/retry.js';
-import type { TaskHandler } from './run/context.js';
+import type { TaskBatchHandler, TaskHandler } from './run/context.js';
 
 export type TaskRetryPolicy = RetryPolicy & {
   /** Reactive tasks only: start a new sequence of attempts when the document changes. Default: true. */
@@ -38,13 +41,20 @@ export interface EvolutionConfig {
   readonly reconcileOnTriggerChange?: boolean;
 }
 
-export interface ReactiveTaskDefinition<Doc = Record<string, unknown>, Tx = unknown> {
+/** How many tasks of one name run in one call. */
+export interface TaskBatchOptions {
+  /** The most tasks in one call. Default: 100. */
+  readonly size?: number;
+  /** How long a call waits, after its first task was claimed, until it has `size` tasks. Default: 0. */
+  readonly wait?: Duration;
+}
+
+/** The options of reactive tasks, whether they run one at a time or in batches. */
+export interface ReactiveTaskOptions {
   /** Name of the task, unique in the cluster. */
   readonly task: string;
   /** The collection or table to watch. A collection need not exist yet. */
   readonly collection: string;
-  /** Runs for each document that is due. */
-  readonly handler: TaskHandler<Doc, Tx>;
   /** The database of the collection. Default: the store's. */
   readonly database?: string;
   /**
@@ -74,6 +84,10 @@ export interface ReactiveTaskDefinition<Doc = Record<string, unknown>, Tx = unkn
   readonly reconcileEvery?: Duration;
   /** How many tasks of this name run at once on this instance. Default: `reactive.concurrency`. */
   readonly concurrency?: number;
+  /** Limits of this task in the whole cluster: how much runs at once, and starts per time. Default: none. */
+  readonly limits?: WorkLimits;
+  /** Stops all starts of this task in the cluster after too many failed attempts. Default: none. */
+  readonly breaker?: BreakerOptions;
   /** The attempt fails, and its signal aborts, after this long. Default: no limit. */
   readonly timeout?: Duration;
   /**
@@ -84,10 +98,32 @@ export interface ReactiveTaskDefinition<Doc = Record<string, unknown>, Tx = unkn
   readonly transactional?: boolean;
 }
 
+export interface ReactiveTaskDefinition<
+  Doc = Record<string, unknown>,
+  Tx = unknown,
+> extends ReactiveTaskOptions {
+  /** Runs for each document that is due. */
+  readonly handler: TaskHandler<Doc, Tx>;
+  /** `{ size, wait }`: the handler gets several tasks in one call. Default: one task in each call. */
+  readonly batch?: undefined;
+}
+
+/** A reactive task whose handler gets several due documents in one call. */
+export interface ReactiveBatchDefinition<
+  Doc = Record<string, unknown>,
+  Tx = unknown,
+> extends ReactiveTaskOptions {
+  /** Runs for the documents that are due, up to `batch.size` in one call. `concurrency` counts calls. */
+  readonly handler: TaskBatchHandler<Doc, Tx>;
+  /** Calls the handler with several tasks at once. Default: one task in each call. */
+  readonly batch: TaskBatchOptions;
+}
+
 const KEYS = [
   'task',
   'collection',
   'handler',
+  'batch',
   'database',
   'filter',
   'watchProjection',
@@ -98,6 +134,8 @@ const KEYS = [
   'evolution',
   'reconcileEvery',
   'concurrency',
+  'limits',
+  'breaker',
   'timeout',
   'transactional',
 ];
@@ -107,17 +145,23 @@ const MAX_WAIT_FACTOR = 5;
 /** A validated definition: what the planner needs, and what this instance needs to run it. */
 export interface CompiledTask {
   readonly plan: TaskPlan;
-  readonly handler: TaskHandler;
+  readonly handler: TaskHandler | TaskBatchHandler;
+  /** Undefined if the handler gets one task at a time. */
+  readonly batch?: Batching;
   readonly retry: RetryRule;
   /** For the instance that reclaims this instance's tasks after a crash. */
   readonly retryPolicy: RetryPolicy;
   readonly historyLimit: number;
   readonly concurrency?: number;
+  /** Limits in the whole cluster; undefined if the code gives none. */
+  readonly limits: ScopeLimits | undefined;
   readonly timeoutMs?: number;
   readonly transactional: boolean;
 }
 
-export function compileTask(definition: ReactiveTaskDefinition<never>): CompiledTask {
+export function compileTask(
+  definition: ReactiveTaskDefinition<never> | ReactiveBatchDefinition<never>,
+): CompiledTask {
   const where = `reactiveTask(${show((definition as { task?: unknown } | undefined)?.task)})`;
   if ((definition as unknown) === undefined)
     throw new OptionError('reactiveTask: pass a definition: { task, collection, handler }.');
@@ -142,7 +186,8 @@ export function compileTask(definition: ReactiveTaskDefinition<never>): Compiled
         ? {}
         : { reconcileEvery: everyOf(where, 'reconcileEvery', definition.reconcileEvery) }),
     },
-    handler: handler as unknown as TaskHandler,
+    handler: handler as unknown as CompiledTask['handler'],
+    ...(definition.batch === undefined ? {} : { batch: batchOf(where, definition.batch) }),
     retry: retryRule(where, retryPolicy, TASK_RETRY),
     retryPolicy,
     historyLimit: checkInteger(
@@ -155,9 +200,29 @@ export function compileTask(definition: ReactiveTaskDefinition<never>): Compiled
     ...(concurrency === undefined
       ? {}
       : { concurrency: checkInteger(where, 'concurrency', concurrency, 1, 10_000) }),
+    limits: limitsOf(where, definition),
     transactional: checkBoolean(where, 'transactional', definition.transactional ?? false),
     ...(timeout === undefined ? {} : { timeoutMs: toMs(where, 'timeout', timeout, 1) }),
   };
+}
+
+function limitsOf(
+  where: string,
+  { limits, breaker }: Pick<ReactiveTaskOptions, 'limits' | 'breaker'>,
+): ScopeLimits | undefined {
+  if (typeof limits === 'object' && 'perKey' in limits)
+    throw new OptionError(
+      `${where}: limits.perKey is for jobs. To limit a key, enqueue a job with perKey in the handler, or give the task limits.concurrency or limits.rate.`,
+    );
+  checkKeys(`${where}: limits`, limits, ['concurrency', 'rate', 'shared']);
+  return definedLimits(where, limits, breaker);
+}
+
+function batchOf(where: string, given: TaskBatchOptions): Batching {
+  const at = `${where}: batch`;
+  checkKeys(at, given, ['size', 'wait']);
+  const { size = 100, wait = 0 } = given;
+  return batchingOf(at, size, wait);
 }
 
 function retryOf(

@@ -21,10 +21,15 @@ export interface TaskEvents {
   'task:skip': { readonly task: Task; readonly instanceId: string };
   /** The handler deferred the task. */
   'task:defer': { readonly task: Task; readonly runAt: Date; readonly instanceId: string };
-  /** This instance now plans for the cluster. */
-  'leader:gained': { readonly term: number; readonly instanceId: string };
-  /** This instance no longer plans. */
-  'leader:lost': { readonly term: number; readonly reason: string; readonly instanceId: string };
+  /** This instance now plans for the cluster: one partition of the documents, which is all of them by default. */
+  'leader:gained': { readonly term: number; readonly partition: number; readonly instanceId: string };
+  /** This instance no longer plans that partition. */
+  'leader:lost': {
+    readonly term: number;
+    readonly partition: number;
+    readonly reason: string;
+    readonly instanceId: string;
+  };
   /** Changes were missed for good; the leader reconciles every document of `tasks`. */
   'history:lost': { readonly reason: string; readonly tasks: readonly string[]; readonly instanceId: string };
   /** The leader begins to look at all documents of a source again. */

@@ -2,6 +2,7 @@ import { OptionError } from '../core/errors.js';
 import { checkFunction, checkInteger, checkKeys, checkText, show } from '../core/options.js';
 import type { Duration } from '../time/duration.js';
 import { everyOf } from './definition.js';
+import { MOST_PARTITIONS } from '../store/partitions.js';
 
 /** Settings of reactive tasks on one instance. */
 export interface ReactiveOptions {
@@ -24,8 +25,13 @@ export interface ReactiveOptions {
    * '_tidemill_globals'.
    */
   readonly globalsCollection?: string;
-  /** Maximum number of documents that a reconciliation processes per second. Default: 100,000. */
+  /** Maximum number of documents and tasks that reconciliations and cleanups process per second. Default: 100,000. */
   readonly reconcileRate?: number;
+  /**
+   * In how many partitions changes are planned, each by one instance; up to 64. A number above 1 lets several processes
+   * plan at once. It comes into force once all instances with the role `plan` are set to it. Default: 1.
+   */
+  readonly partitions?: number;
 }
 
 export interface ReactiveSettings {
@@ -35,7 +41,10 @@ export interface ReactiveSettings {
   readonly cleanupInterval: number | string;
   readonly globalsCollection: string | undefined;
   readonly reconcileRate: number;
+  readonly partitions: number;
 }
+
+/** Each partition is a feed and a set of records of its own. */
 
 const WHERE = 'new Tidemill: reactive';
 
@@ -47,6 +56,7 @@ export function checkReactiveOptions(options: ReactiveOptions = {}): ReactiveSet
     'cleanupInterval',
     'globalsCollection',
     'reconcileRate',
+    'partitions',
   ]);
   const {
     concurrency = 5,
@@ -55,6 +65,7 @@ export function checkReactiveOptions(options: ReactiveOptions = {}): ReactiveSet
     cleanupInterval = '24h',
     globalsCollection,
     reconcileRate = 100_000,
+    partitions = 1,
   } = options;
   if (filter !== undefined) checkFunction(WHERE, 'filter', filter);
   if (caller !== undefined) checkFunction(WHERE, 'caller', caller);
@@ -70,5 +81,6 @@ export function checkReactiveOptions(options: ReactiveOptions = {}): ReactiveSet
     cleanupInterval: everyOf(WHERE, 'cleanupInterval', cleanupInterval),
     globalsCollection,
     reconcileRate,
+    partitions: checkInteger(WHERE, 'partitions', partitions, 1, MOST_PARTITIONS),
   };
 }

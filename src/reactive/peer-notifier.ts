@@ -1,5 +1,5 @@
 import { pause, type Clock } from '../core/clock.js';
-import type { Cluster, Instance } from '../store/port.js';
+import type { Instance, Leases } from '../store/port.js';
 
 export interface PeerNotifierOptions {
   readonly clock: Clock;
@@ -71,7 +71,7 @@ export class Peers {
   }
 
   /** Returns true if there are other instances again after there were none. */
-  observe({ instances, now }: Pick<Cluster, 'instances' | 'now'>, { life }: Pick<Instance, 'life'>): boolean {
+  observe({ instances, now }: Pick<Leases, 'instances' | 'now'>, { life }: Pick<Instance, 'life'>): boolean {
     const look = { now: now.getTime(), at: this.#clock.monotonic() };
     // Two snapshots may be requested at once and arrive in any order. A store's clock that was set back must not make
     // all later ones seem old.

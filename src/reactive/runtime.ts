@@ -4,26 +4,48 @@ import type { Meter } from '../core/meter.js';
 import type { TaskRecord } from '../core/records/task.js';
 import type { Tracer } from '../core/tracer.js';
 import { Engine } from '../engine/engine.js';
+import type { Permits } from '../engine/limits/permits.js';
 import type { FailureLog } from '../engine/record/failure-log.js';
-import type { EngineState } from '../engine/options.js';
+import type { EngineHost, EngineState } from '../engine/options.js';
 import type { WakeSubscription } from '../engine/claim/listener.js';
 import type { LeaseListener, InstanceContext } from '../engine/lease/instance-context.js';
 import type { FailureDetector } from '../engine/lease/failure-detector.js';
-import { Handover, type Recovered } from '../maintenance/handover.js';
+import { Handover, type HandoverHost, type Recovered } from '../maintenance/handover.js';
 import type { PlannerVitals } from '../store/metrics.js';
-import { isAlive, type Cluster, type DueSummary, type Store, type TaskAdvert } from '../store/port.js';
-import type { ReactiveStore, TaskPlan, TaskSettlement, TaskStore, Term } from '../store/reactive.js';
+import {
+  isAlive,
+  readLeases,
+  type ClusterBrief,
+  type DueSummary,
+  type Leases,
+  type Store,
+  type TaskAdvert,
+} from '../store/port.js';
+import type { Partitioned } from '../store/partitions.js';
+import type { ReactiveStore, TaskPlan, TaskSettlement, TaskStore } from '../store/reactive.js';
 import { Peers } from './peer-notifier.js';
 import type { Definitions } from './definitions.js';
-import { Election } from './planner/election.js';
 import type { TaskEvents } from './events.js';
 import type { ReactiveSettings } from './options.js';
-import { Planner, type PlannerHost } from './planner/planner.js';
+import type { SeatHost } from './planner/seat.js';
+import { Seats } from './planner/seats.js';
 import { TaskRunner } from './run/task-runner.js';
 
+/** The instance, as its reactive tasks see it. */
+export interface ReactiveHost {
+  /** This instance may no longer run or record these tasks. */
+  tasksLost(reason: string, tasks: readonly TaskRecord[]): void;
+  /** So many tasks of a dead instance were handed on. */
+  tasksRecovered(count: number): void;
+  /** Takes note of the cluster that came with a peek or a claim of tasks. */
+  tasksSeen(cluster: ClusterBrief, summary?: DueSummary): void;
+  error(error: unknown, where: string): void;
+}
+
 export interface ReactiveRuntimeOptions {
+  readonly host: ReactiveHost;
   readonly store: Store;
-  readonly reactive: ReactiveStore;
+  readonly reactive: ReactiveStore & Partitioned;
   readonly context: InstanceContext;
   readonly detector: FailureDetector;
   readonly definitions: Definitions;
@@ -41,32 +63,37 @@ export interface ReactiveRuntimeOptions {
   readonly meter: Meter;
   readonly failures: FailureLog;
   readonly tracer: () => Tracer | undefined;
-  readonly error: (error: unknown, where: string) => void;
-  readonly leaseLost: (reason: string, tasks: readonly TaskRecord[]) => void;
-  readonly recovered: (count: number) => void;
-  readonly observed: (cluster: Cluster, summary?: DueSummary) => void;
+  /** The permits of the instance; absent if the store has no limits. */
+  readonly permits: Permits | undefined;
 }
 
-/** Reactive tasks on one instance: the engine that runs them and, while this instance leads, the planner. */
-export class ReactiveRuntime implements LeaseListener, PlannerHost {
+/** How long a task may be unknown to the cluster before its definition is published again. */
+const REPUBLISH_MS = 60_000;
+
+/** Reactive tasks on one instance: the engine that runs them and, for the partitions that it leads, the planners. */
+export class ReactiveRuntime
+  implements LeaseListener, SeatHost, EngineHost<TaskRecord>, HandoverHost<TaskRecord, TaskSettlement>
+{
   readonly tasks: TaskStore;
   readonly handover: Handover<TaskRecord, TaskSettlement>;
   readonly #options: ReactiveRuntimeOptions;
   readonly #runner: TaskRunner;
   readonly #engine: Engine<TaskRecord, TaskSettlement>;
-  readonly #election: Election;
-  #planner: Planner | undefined;
+  readonly #seats: Seats;
   #subscription: WakeSubscription | undefined;
-  #ending: Promise<void> = Promise.resolve();
-  /** The instances that were alive in the last cluster snapshot. */
+  /** The instances that were alive at the last look. */
   #lives = '';
   #adverts: readonly TaskAdvert[] = [];
   readonly #peers: Peers;
+  #isLeaving = false;
   readonly #published = new Set<TaskPlan>();
+  /** When the cluster knew all of them, or they were published again. */
+  #knownAt: number;
 
   constructor(options: ReactiveRuntimeOptions) {
     this.#options = options;
-    const { store, reactive, definitions, settings, context } = options;
+    this.#knownAt = options.store.clock.monotonic();
+    const { host, store, reactive, definitions, settings, context } = options;
     this.#peers = new Peers(store.clock);
     this.tasks = reactive.tasks(() => definitions.plans);
     this.#runner = new TaskRunner({
@@ -77,34 +104,48 @@ export class ReactiveRuntime implements LeaseListener, PlannerHost {
       adverts: () => this.#adverts,
       instanceId: options.instanceId,
       events: options.events,
-      error: options.error,
+      error: (problem, where) => host.error(problem, where),
       log: options.log,
       meter: options.meter,
       failures: options.failures,
       changed: () => this.#engine.notify(),
     });
     this.#engine = this.#makeEngine();
-    this.#election = new Election({
-      planner: reactive.planner,
+    this.#seats = new Seats({
+      ...settings,
+      host: this,
+      reactive,
       instances: store.instances,
       clock: store.clock,
+      instanceId: options.instanceId,
+      leaseMs: options.leaseMs,
       self: () => context.self,
       detector: options.detector,
       mayLead: () => context.keeper.held,
-      gained: (term) => this.#gained(term),
-      lost: (term, reason) => this.#lost(term, reason),
-      error: (error) => options.error(error, 'lead'),
+      look: () => this.#lookAround(),
+      events: options.events,
+      log: options.log,
+      meter: options.meter,
+      tracer: options.tracer,
     });
     this.handover = new Handover({
       store: this.tasks,
       clock: store.clock,
-      conclude: (work, finished, policies) => this.#runner.conclude(work, finished, { policies }),
-      isLastAttempt: (task, policies) => this.#runner.isLastAttempt(task, policies),
-      unknown: () => this.#engine.unknown(),
-      recovered: (works) => this.#recovered(works),
-      error: (error) => options.error(error, 'reclaim'),
+      runner: this.#runner,
+      engine: this.#engine,
+      host: this,
     });
     context.join(this);
+    if (options.plans) context.leases.watchClosely();
+  }
+
+  startBatches(): void {
+    this.#engine.startBatches();
+  }
+
+  /** Limits have changed. */
+  limitsChanged(): void {
+    this.#engine.limitsChanged();
   }
 
   get state(): EngineState {
@@ -128,26 +169,45 @@ export class ReactiveRuntime implements LeaseListener, PlannerHost {
     this.#engine.notify();
   }
 
-  overtaken(): void {
-    this.#election.lose('another instance leads');
-  }
-
   error(problem: unknown, where: string): void {
-    this.#options.error(problem, where);
+    this.#options.host.error(problem, where);
   }
 
+  /** Never asked: slots are reserved for jobs only. */
+  isPaused(): Promise<boolean> {
+    return Promise.resolve(false);
+  }
+
+  workLost(reason: string, tasks: readonly TaskRecord[]): void {
+    this.#options.host.tasksLost(reason, tasks);
+  }
+
+  clusterSeen(cluster: ClusterBrief, summary?: DueSummary): void {
+    if (this.#runner.observe(cluster.inForce)) this.#engine.notify();
+    this.#publishMissing(cluster.inForce);
+    this.#options.host.tasksSeen(cluster, summary);
+  }
+
+  /** True while this instance leads partition 0. */
   get leads(): boolean {
-    return this.#election.term !== undefined;
+    return this.#seats.leads;
   }
 
-  /** Planning problems that have lasted longer than a lease; empty unless this instance leads. */
+  /** The number of partitions that this instance is set to; 0 if it plans nothing. */
+  get partitions(): number {
+    const { plans, settings, reactive } = this.#options;
+    if (!plans || this.#isLeaving) return 0;
+    return reactive.partitioning === undefined ? 1 : settings.partitions;
+  }
+
+  /** Planning problems that have lasted longer than a lease; empty unless this instance plans. */
   get troubles(): readonly string[] {
-    return this.#planner?.troubles ?? [];
+    return this.#seats.troubles;
   }
 
-  /** The state of planning; undefined unless this instance leads. */
-  async vitals(): Promise<PlannerVitals | undefined> {
-    return this.#planner?.vitals();
+  /** The state of planning here; undefined unless this instance plans. */
+  vitals(): Promise<PlannerVitals | undefined> {
+    return this.#seats.vitals();
   }
 
   /**
@@ -162,16 +222,16 @@ export class ReactiveRuntime implements LeaseListener, PlannerHost {
   }
 
   async start(): Promise<void> {
-    const { works, reactive, store, error } = this.#options;
+    const { works, reactive, store } = this.#options;
     if (works) this.#engine.start();
     else this.#subscription = this.#listen();
     try {
-      this.observe(await store.instances.list());
+      this.observe(await readLeases(store.instances));
       // Tell the leader that there is a new instance.
       await reactive.planner.notifyPeers(true);
     } catch (problem) {
       // The next renewal reads the cluster again, and the leader refreshes by itself every 30 s.
-      error(problem, 'start');
+      this.error(problem, 'start');
     }
   }
 
@@ -200,14 +260,15 @@ export class ReactiveRuntime implements LeaseListener, PlannerHost {
     await context.keeper.announce();
     this.#engine.notify();
     await reactive.planner.notifyPeers(true);
-    this.#planner?.nudge();
+    this.#seats.nudge();
   }
 
   /** Gives up leadership before handlers are stopped, so that the next leader need not wait for them. */
   async resign(): Promise<void> {
-    this.#stopPlanner();
-    await this.#ending;
-    await this.#election.resign();
+    this.#isLeaving = true;
+    // The others must know that it takes no share of the partitions any more before they learn that some are free.
+    if (this.#seats.count > 1) await this.#options.context.keeper.announce().catch(() => undefined);
+    await this.#seats.resign();
   }
 
   async stop(
@@ -217,37 +278,38 @@ export class ReactiveRuntime implements LeaseListener, PlannerHost {
     return this.#engine.stop(timeoutMs);
   }
 
-  observe(cluster: Cluster): void {
+  /** `isNews`: something may have changed that the leases do not show. */
+  observe(leases: Leases, isNews = false): void {
     // Work that was planned while this instance believed it was alone notified no other instance: do so now.
-    if (this.#peers.observe(cluster, this.#options.context.self)) this.#planner?.notifyPeers();
-    if (this.#options.plans) this.#election.observe(cluster);
-    this.#countAlive(cluster);
+    if (this.#peers.observe(leases, this.#options.context.self)) this.#seats.notifyPeers();
+    if (this.#options.plans) this.#seats.observe(leases, isNews);
+    this.#countAlive(leases);
   }
 
   /**
    * Which definitions are in force depends on which instances are alive: a rollback takes effect when the newer ones
    * are gone.
    */
-  #countAlive(cluster: Cluster): void {
-    const alive = cluster.instances.filter(isAlive).map((one) => one.life);
+  #countAlive({ instances }: Leases): void {
+    const alive = instances.filter(isAlive).map((one) => one.life);
     const lives = alive.sort().join();
     if (lives === this.#lives) return;
     this.#lives = lives;
-    this.#planner?.nudge();
+    this.#seats.nudge();
   }
 
   news(): void {
-    this.#planner?.nudge();
+    this.#seats.nudge();
     // A new instance must be notified from now on; one that left may have been the leader.
     this.#lookAround();
   }
 
   #lookAround(): void {
-    const { store, error, plans } = this.#options;
+    const { store, plans } = this.#options;
     if (!plans) return;
-    store.instances.list().then(
-      (cluster) => this.observe(cluster),
-      (problem: unknown) => error(problem, 'lead'),
+    readLeases(store.instances).then(
+      (leases) => this.observe(leases, true),
+      (problem: unknown) => this.error(problem, 'lead'),
     );
   }
 
@@ -256,12 +318,12 @@ export class ReactiveRuntime implements LeaseListener, PlannerHost {
   }
 
   leaseLost(): void {
-    this.#election.lose('it lost its lease');
+    this.#seats.lose('it lost its lease');
   }
 
   /** Publishes the definitions again. The next cluster snapshot decides who leads. */
   leaseRegained(): void {
-    this.#republish().catch((problem: unknown) => this.#options.error(problem, 'publish'));
+    this.#republish().catch((problem: unknown) => this.error(problem, 'publish'));
   }
 
   /**
@@ -273,7 +335,26 @@ export class ReactiveRuntime implements LeaseListener, PlannerHost {
     await reactive.prepare(plans);
     await reactive.planner.publish(plans);
     await reactive.planner.notifyPeers(true);
-    this.#planner?.nudge();
+    this.#seats.nudge();
+  }
+
+  /**
+   * Publishes definitions again if the cluster does not know their tasks: a task may be forgotten at the moment at which
+   * an instance that defines it starts.
+   */
+  #publishMissing(inForce: ClusterBrief['inForce']): void {
+    const { reactive, store } = this.#options;
+    const missing = [...this.#published].filter(({ task }) => inForce?.has(task) === false);
+    if (missing.length === 0) {
+      this.#knownAt = store.clock.monotonic();
+      return;
+    }
+    if (store.clock.monotonic() - this.#knownAt < REPUBLISH_MS) return;
+    this.#knownAt = store.clock.monotonic();
+    reactive.planner
+      .publish(missing)
+      .then(() => reactive.planner.notifyPeers(true))
+      .catch((problem: unknown) => this.error(problem, 'publish'));
   }
 
   leaseRenewed(): void {
@@ -283,78 +364,27 @@ export class ReactiveRuntime implements LeaseListener, PlannerHost {
   }
 
   #makeEngine(): Engine<TaskRecord, TaskSettlement> {
-    const { store, context, settings, error, leaseLost, observed, ...rest } = this.#options;
+    const { store, settings, ...rest } = this.#options;
     return new Engine({
       ...rest,
+      host: this,
       kind: 'tasks',
-      context,
       store: this.tasks,
       clock: store.clock,
       runner: this.#runner,
       concurrency: settings.concurrency,
-      paused: () => Promise.resolve(false),
-      events: {
-        error,
-        leaseLost,
-        observed: (cluster, summary) => {
-          if (this.#runner.observe(cluster.inForce)) this.#engine.notify();
-          this.observe(cluster);
-          observed(cluster, summary);
-        },
-      },
     });
   }
 
-  #gained(term: Term): void {
-    const { store, reactive, settings, events, instanceId, log, meter, tracer } = this.#options;
-    const planner = new Planner({
-      ...settings,
-      host: this,
-      reactive,
-      instances: store.instances,
-      clock: store.clock,
-      term,
-      instanceId,
-      leaseMs: this.#options.leaseMs,
-      events,
-      log,
-      meter,
-      tracer,
-    });
-    this.#planner = planner;
-    log.info({ term: term.term }, 'this instance now plans reactive tasks');
-    events.emit('leader:gained', { term: term.term, instanceId });
-    void this.#ending.then(() => {
-      if (this.#planner === planner) planner.start();
-    });
-  }
-
-  #lost(term: Term, reason: string): void {
-    const { events, instanceId, log } = this.#options;
-    this.#stopPlanner();
-    log.warn({ term: term.term }, `this instance no longer plans reactive tasks: ${reason}`);
-    events.emit('leader:lost', { term: term.term, reason, instanceId });
-  }
-
-  #stopPlanner(): void {
-    const planner = this.#planner;
-    this.#planner = undefined;
-    if (planner === undefined) return;
-    const { error } = this.#options;
-    this.#ending = this.#ending
-      .then(() => planner.stop())
-      .catch((problem: unknown) => error(problem, 'plan'));
-  }
-
-  #recovered(works: readonly Recovered<TaskRecord, TaskSettlement>[]): void {
-    const { log, recovered, meter } = this.#options;
+  recovered(works: readonly Recovered<TaskRecord, TaskSettlement>[]): void {
+    const { host, log, meter } = this.#options;
     const names = [...new Set(works.map(({ work }) => work.name))];
     log.info({ names }, `${String(works.length)} tasks of a dead process were handed on`);
     for (const { work, finished, settlement, retryAt } of works) {
       meter.reclaimed('task', work.name);
       this.#runner.recorded(work, finished, { settlement, ...(retryAt === undefined ? {} : { retryAt }) });
     }
-    recovered(works.length);
+    host.tasksRecovered(works.length);
     this.#engine.notify();
   }
 }

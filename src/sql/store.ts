@@ -1,14 +1,25 @@
 import { OptionError } from '../core/errors.js';
+import { deferred, deferredPort, lazily, type Lazy } from '../core/lazily.js';
 import { checkBoolean, checkInteger, checkOneOf } from '../core/options.js';
 import type { PayloadRules } from '../core/payload.js';
 import type { ServerClock } from '../core/server-clock.js';
 import type { AuditStore } from '../store/audit.js';
 import type { DocumentJobStore, DocumentPlace } from '../store/documents.js';
 import type { Finding } from '../store/inspect.js';
+import {
+  AUDIT_METHODS,
+  INSTANCE_METHODS,
+  LIMIT_METHODS,
+  LOCK_METHODS,
+  METRICS_METHODS,
+  Parts,
+} from '../store/parts.js';
+import type { Partitioned } from '../store/partitions.js';
 import type { ReactiveStore } from '../store/reactive.js';
 import type {
   InstanceStore,
   JobStore,
+  LimitStore,
   LockStore,
   MetricsStore,
   Shortage,
@@ -16,24 +27,17 @@ import type {
   Watch,
   WatchHandlers,
 } from '../store/port.js';
-import { auditStore } from './cluster/audit.js';
+import type { ClusterPorts } from './cluster/ports.js';
 import { Connection, type Opened, type Sql } from './connection/connection.js';
 import { sqlDocuments } from './documents/store.js';
-import { driftText, schemaDrift } from './schema/drift.js';
 import type { SqlTransaction } from './connection/driver.js';
 import { run } from './connection/errors.js';
-import { inspect } from './schema/inspect.js';
-import { instanceStore } from './cluster/instances.js';
 import { jobStore } from './jobs/store.js';
-import { lockStore } from './cluster/locks.js';
-import { metricsStore } from './cluster/metrics.js';
 import { migrationsFrom } from './schema/migrate.js';
-import { dropTriggers, leftoverTables } from './reactive/feed/leftovers.js';
-import { SqlSources } from './reactive/sources.js';
+import type { OpenReactive } from './reactive/opened.js';
 import { reactiveStore } from './reactive/store.js';
 import { checkSchema, namesIn, quoted, type Names } from './schema/names.js';
 import { refusesText } from './connection/values.js';
-import { watch } from './cluster/watch.js';
 
 /** The options that both SQL stores accept. */
 export interface SqlOptions {
@@ -45,9 +49,10 @@ export interface SqlOptions {
    */
   readonly migrate?: boolean | 'visit' | 'unchecked';
   /**
-   * How other instances learn of jobs that you enqueue in your own transaction. `later`: this process notifies them
-   * every 100 ms for a second after the call. `commit`: your transaction notifies them itself, at a price: PostgreSQL
-   * serializes the commits of transactions that notify. Default: 'later'.
+   * How other instances learn of jobs that you enqueue in your own transaction. `commit`: your transaction notifies
+   * them when it commits. PostgreSQL serializes the commits of transactions that notify, so only the first 20 of each
+   * name do, and 50 per second. `later`: this process notifies all instances every 100 ms for a second after the call,
+   * for transactions that cannot notify, such as those with PREPARE TRANSACTION. Default: 'commit'.
    */
   readonly notify?: 'later' | 'commit';
   /** Largest payload, result or progress value, in bytes. Default: 15,500,000. */
@@ -57,15 +62,32 @@ export interface SqlOptions {
    * run. Default: true.
    */
   readonly createTriggers?: boolean;
+  /**
+   * About how many changes of watched tables wait in the outbox at most, from 100 on. Beyond it, triggers stop recording
+   * changes, and every row is reconciled once an instance plans again. All instances should have the same value.
+   * Default: 10,000,000.
+   */
+  readonly outboxLimit?: number;
 }
 
-export const SQL_OPTIONS = ['schema', 'migrate', 'notify', 'maxPayloadBytes', 'createTriggers'] as const;
+export const SQL_OPTIONS = [
+  'schema',
+  'migrate',
+  'notify',
+  'maxPayloadBytes',
+  'createTriggers',
+  'outboxLimit',
+] as const;
 
+const DEFAULT_OUTBOX = 10_000_000;
 const DEFAULT_BYTES = 15_500_000;
 /** A jsonb value can hold somewhat more. */
 const LARGEST_BYTES = 200_000_000;
 
 const payload: PayloadRules = { maxDepth: 80, refusesText };
+
+const loadDrift = lazily(() => import('./schema/drift.js'));
+const loadInspect = lazily(() => import('./schema/inspect.js'));
 
 /** A store on PostgreSQL, over any driver. */
 export class SqlStore implements Store<SqlTransaction> {
@@ -76,20 +98,25 @@ export class SqlStore implements Store<SqlTransaction> {
   readonly jobs: JobStore<SqlTransaction>;
   readonly instances: InstanceStore;
   readonly locks: LockStore;
+  readonly limits: LimitStore;
   readonly metrics: MetricsStore;
   readonly audit: AuditStore;
-  readonly reactive: ReactiveStore<SqlTransaction>;
+  readonly reactive: ReactiveStore<SqlTransaction> & Partitioned;
   readonly #names: Names;
   readonly #connection: Connection;
-  readonly #sources: SqlSources;
+  readonly #parts = new Parts();
+  readonly #cluster: Lazy<ClusterPorts>;
+  readonly #reactive: Lazy<OpenReactive>;
+  readonly #documents = this.#parts.add(() => import('./documents/table-jobs.js'));
 
   constructor(kind: string, options: SqlOptions, open: () => Promise<Opened>) {
     const {
       schema = 'tidemill',
       migrate = true,
-      notify = 'later',
+      notify = 'commit',
       maxPayloadBytes = DEFAULT_BYTES,
       createTriggers = true,
+      outboxLimit = DEFAULT_OUTBOX,
     } = options;
     const where = `${kind}()`;
     if (migrate !== 'visit' && migrate !== 'unchecked') checkBoolean(where, 'migrate', migrate);
@@ -101,13 +128,23 @@ export class SqlStore implements Store<SqlTransaction> {
     this.#connection = new Connection({ names: this.#names, migrate, notify, open });
     this.clock = this.#connection.clock;
     const sql = (): Sql => this.#connection.sql;
-    this.jobs = jobStore(sql);
-    this.instances = instanceStore(sql);
-    this.locks = lockStore(sql);
-    this.metrics = metricsStore(sql);
-    this.audit = auditStore(sql);
-    this.#sources = new SqlSources(sql, createTriggers);
-    this.reactive = reactiveStore(this.#sources);
+    const outbox = checkInteger(where, 'outboxLimit', outboxLimit, 100, Number.MAX_SAFE_INTEGER);
+    const parts = this.#parts;
+    const cluster = parts.add(async () => (await import('./cluster/ports.js')).clusterPorts(sql));
+    const metrics = parts.add(async () => (await import('./cluster/metrics.js')).metricsStore(sql));
+    const limits = parts.add(async () => (await import('./limits/store.js')).limitStore(sql));
+    this.jobs = jobStore(sql, parts);
+    this.instances = deferredPort(cluster, 'instances', [...INSTANCE_METHODS, 'leases']);
+    this.locks = deferredPort(cluster, 'locks', LOCK_METHODS);
+    this.audit = deferredPort(cluster, 'audit', AUDIT_METHODS);
+    this.metrics = deferred(metrics, METRICS_METHODS);
+    this.limits = deferred(limits, [...LIMIT_METHODS, 'repairKeys']);
+    this.#cluster = cluster;
+    this.#reactive = parts.add(async () => {
+      const { openReactive } = await import('./reactive/opened.js');
+      return openReactive(sql, createTriggers, outbox);
+    });
+    this.reactive = reactiveStore(this.#reactive);
   }
 
   acquire(holder: object): Promise<void> {
@@ -118,6 +155,10 @@ export class SqlStore implements Store<SqlTransaction> {
     return this.#connection.release(holder);
   }
 
+  loadParts(): Promise<void> {
+    return this.#parts.load();
+  }
+
   documents(place: DocumentPlace): DocumentJobStore {
     const home = {
       clock: this.clock,
@@ -125,11 +166,12 @@ export class SqlStore implements Store<SqlTransaction> {
       acquire: (holder: object) => this.acquire(holder),
       release: (holder: object) => this.release(holder),
     };
-    return sqlDocuments(home, place);
+    return sqlDocuments(home, place, this.#documents);
   }
 
   watch(handlers: WatchHandlers): Promise<Watch | { readonly unavailable: string }> {
-    return watch(this.#connection.sql, handlers);
+    const { sql } = this.#connection;
+    return this.#cluster().then(({ watch }) => watch(sql, handlers));
   }
 
   /** Runs at READ COMMITTED. Calls `work` again after a deadlock or a serialization failure. */
@@ -169,10 +211,12 @@ export class SqlStore implements Store<SqlTransaction> {
    * What is missing or different in the schema, as texts; empty if nothing is. Needs the privilege to create a schema.
    */
   async schemaFaults(): Promise<readonly string[]> {
+    const { driftText, schemaDrift } = await loadDrift();
     return (await schemaDrift(this.#connection.sql)).map(driftText);
   }
 
-  inspect(): Promise<readonly Finding[]> {
+  async inspect(): Promise<readonly Finding[]> {
+    const { inspect } = await loadInspect();
     const leftovers = (): Promise<readonly string[]> => this.leftoverTables();
     return inspect({ sql: this.#connection.sql, shared: this.kind === 'postgres', leftovers });
   }
@@ -184,13 +228,13 @@ export class SqlStore implements Store<SqlTransaction> {
   }
 
   /** Tables whose changes are recorded although no live instance runs a task on them. */
-  leftoverTables(): Promise<readonly string[]> {
-    return leftoverTables(this.#sources);
+  async leftoverTables(): Promise<readonly string[]> {
+    return (await this.#reactive()).leftoverTables();
   }
 
   /** Drops the triggers of a table, and forgets the tasks on it. Returns false if it has none. */
   async dropTriggers(collection: string): Promise<boolean> {
-    const dropped = await dropTriggers(this.#sources, collection);
+    const dropped = await (await this.#reactive()).dropTriggers(collection);
     await this.reactive.planner.notifyPeers(true);
     return dropped;
   }

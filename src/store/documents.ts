@@ -66,6 +66,8 @@ export interface StoreCall {
 }
 
 export interface LockCall extends StoreCall {
+  /** Lock nothing once this time has passed by the store's clock. Only for schedules with limits. Absent: no end. */
+  readonly notAfter?: Date;
   /** True: keep the end of the lock as `failure.lockedUntil` as well. Only if the store says `marks`. */
   readonly marks?: boolean;
 }
@@ -154,7 +156,8 @@ export interface FoundDocuments<Doc> {
 export interface DocumentJobStore<Doc = Record<string, unknown>> {
   /**
    * Locks the document that is due first: due → `sleepUntil` = `lockUntil`. Two callers never get the same one.
-   * Precondition: still due by the store's clock; if that is a server's, `lockUntil` is ahead of it, too.
+   * Precondition: still due by the store's clock; if that is a server's, `lockUntil` is ahead of it, too; and
+   * `notAfter` has not passed.
    * Returns the document as it was before the lock; null or undefined if none is due.
    * Repeat: locks another document. If an answer is lost, its document is due again when the lock ends.
    */

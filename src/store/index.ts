@@ -4,11 +4,25 @@
  */
 export type * from './audit.js';
 export type * from './documents.js';
+export type * from './forgetting.js';
 export type * from './inspect.js';
+export type * from './limits.js';
 export type * from './metrics.js';
+export type * from './partitions.js';
 export type * from './port.js';
 export type * from './reactive.js';
-export { capFor, leaseOf } from './port.js';
+export {
+  capFor,
+  EVERYTHING,
+  FAILURE_SLICES,
+  isPausedIn,
+  leaseOf,
+  runsOf,
+  scopeText,
+  WAITING_MS,
+} from './port.js';
+export { orderOf } from '../core/records/limit-order.js';
+export { counting, givenBack, grantStarts, NO_STARTS, startsInWindow, type RateState } from '../time/rate.js';
 export { systemClock, type Clock, type Timer } from '../core/clock.js';
 export { ServerClock } from '../core/server-clock.js';
 export { matchesFields, type FieldValues } from '../core/fields.js';

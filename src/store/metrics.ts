@@ -65,7 +65,7 @@ export interface Vitals {
   readonly buffered: number;
   readonly abandoned: number;
   readonly wakeUp?: WakeUp;
-  /** Only of the leader. */
+  /** Only of leaders; of one that leads several partitions, all together. */
   readonly planner?: PlannerVitals;
 }
 
@@ -80,6 +80,23 @@ export interface PlannerVitals {
   readonly reconciling: readonly { readonly collection: string; readonly processed: number }[];
   /** Documents whose task an open transaction holds; absent if the leader runs an older version. */
   readonly setAside?: number;
+}
+
+/** Returns the state of planning as a whole, from that of several partitions; undefined without any. */
+export function combinedVitals(parts: readonly PlannerVitals[]): PlannerVitals | undefined {
+  if (parts.length < 2) return parts[0];
+  const processed = new Map<string, number>();
+  for (const { collection, processed: count } of parts.flatMap(({ reconciling }) => reconciling))
+    processed.set(collection, (processed.get(collection) ?? 0) + count);
+  const headroom = parts.flatMap(({ headroomMs }) => headroomMs ?? []);
+  const reconciled = parts.flatMap(({ lastReconciledAt }) => lastReconciledAt ?? []);
+  return {
+    lagMs: Math.max(...parts.map(({ lagMs }) => lagMs)),
+    ...(headroom.length === 0 ? {} : { headroomMs: Math.min(...headroom) }),
+    ...(reconciled.length === 0 ? {} : { lastReconciledAt: Math.max(...reconciled) }),
+    reconciling: [...processed].map(([collection, count]) => ({ collection, processed: count })),
+    setAside: parts.reduce((sum, { setAside = 0 }) => sum + setAside, 0),
+  };
 }
 
 /** Counts by series and field. A series is any text, made of a kind and a name. */

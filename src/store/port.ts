@@ -17,14 +17,19 @@ import type { PayloadRules } from '../core/payload.js';
 import type { TraceContext } from '../core/tracer.js';
 import type { FailureKind } from '../core/records/work.js';
 import type { AuditStore } from './audit.js';
+import type { ChangeStore } from './changes.js';
 import type { DocumentJobStore, DocumentPlace } from './documents.js';
 import type { Finding } from './inspect.js';
+import type { Leases } from './leases.js';
+import type { LimitStore, ScopeRef } from './limits.js';
 import type { LockStore } from './lock.js';
 import type { MetricsStore } from './metrics.js';
+import type { Partitioned } from './partitions.js';
 import type { ReactiveStore } from './reactive.js';
 import type {
   Claimant,
   Cluster,
+  DueNames,
   FailedRun,
   Hint,
   Instance,
@@ -37,21 +42,56 @@ import type {
   WorkStore,
 } from './work.js';
 
+export {
+  FAILURE_SLICES,
+  scopeText,
+  WAITING_MS,
+  type BreakerRule,
+  type BreakerState,
+  type KeyRule,
+  type KeyUse,
+  type LimitStore,
+  type RateLimit,
+  type Refusal,
+  type ScopeAsk,
+  type ScopeDefinition,
+  type ScopeGrant,
+  type ScopeHolder,
+  type ScopeKind,
+  type ScopeLimits,
+  type ScopeRecord,
+  type ScopeRef,
+  type UnusedStarts,
+} from './limits.js';
 export type { LockAnswer, LockManner, LockOwner, LockStore } from './lock.js';
 export type { MetricsStore } from './metrics.js';
 export {
+  leasesOf,
+  NOTHING,
+  readLeases,
+  runsOf,
+  type InstanceLease,
+  type Leases,
+  type Runs,
+} from './leases.js';
+export {
   capFor,
+  EVERYTHING,
+  isPausedIn,
   leaseOf,
   lifeOf,
   type ClaimAnswer,
   type ClaimRequest,
   type Claimant,
   type Cluster,
+  type ClusterBrief,
   type Depth,
   type DepthRequest,
   type FailedRun,
+  type DueNames,
   type DueSummary,
   type Hint,
+  type InForce,
   type Instance,
   type InstanceState,
   type Leader,
@@ -66,6 +106,13 @@ export {
   type WorkStore,
 } from './work.js';
 
+/** What `insert` does if a live job has the unique key of a new one. */
+export type OnExisting =
+  | { readonly kind: 'replace' }
+  | { readonly kind: 'reschedule' }
+  /** As `replace`, due `waitMs` after `createdAt`, and `maxWaitMs` after the first such call at the latest. */
+  | { readonly kind: 'debounce'; readonly waitMs: number; readonly maxWaitMs: number };
+
 /** A job to be stored. The enqueuer has checked it and filled in every default; a store writes it as it is. */
 export interface NewJob {
   /**
@@ -76,7 +123,7 @@ export interface NewJob {
   readonly ownId?: boolean;
   readonly name: string;
   readonly data: unknown;
-  /** `pending`. A store writes `processing` instead if `claim` is given. */
+  /** `pending`; with a `past` also `failed`. A store writes `processing` instead if `claim` is given. */
   readonly status: JobStatus;
   /** A whole number from -10 to 10; higher comes first within the name. */
   readonly priority: number;
@@ -86,15 +133,45 @@ export interface NewJob {
   readonly createdAt: Date;
   /** At most one live job, pending or processing, has this key and name. Absent: no limit. */
   readonly uniqueKey?: string;
+  /** Whose turn it takes under `NameLimit.keys`; up to 1,024 characters, any text. Absent: ''. */
+  readonly limitKey?: string;
+  /**
+   * Its place among the jobs of its key under `KeyRule.order`, ASCII text compared by code units; `orderOf` made it.
+   * Only `retry` changes it.
+   */
+  readonly limitOrder?: string;
+  /** Given only with `uniqueKey`, and without `claim`. Absent: the live job stays as it is. */
+  readonly onExisting?: OnExisting;
+  /** No claim takes the job from this time on; `expire` cancels it. Absent: no limit. */
+  readonly startBy?: Date;
   /** Kept for `conclude`; opaque to the store. */
   readonly retryPolicy?: unknown;
   readonly timeoutMs?: number;
   /** Where the request for it stands in a trace. */
   readonly trace?: TraceContext;
-  /** True: wake the instances that listen with `watch`, best effort. */
-  readonly wake?: boolean;
+  /**
+   * Wake the instances that listen with `watch`, best effort, since the call stores this many due jobs of this name.
+   * 0: it stores jobs of many names, so a wake-up names none. Absent: wake nobody for this job.
+   */
+  readonly wake?: number;
   /** Store it as claimed: the process that enqueues it has a free slot, and runs it at once. */
   readonly claim?: Claimant;
+  /** Stored in the same write. Given only with an id of the caller's own, without `claim` and `onExisting`. */
+  readonly past?: Past;
+}
+
+/**
+ * What had happened to a job before it was stored, in another system. Only `tidemill import` gives it, which opens the
+ * stores of this package; a store of yours may ignore it.
+ */
+export interface Past {
+  readonly failCount: number;
+  readonly failReason?: string;
+  readonly failKind?: FailureKind;
+  readonly firstFailedAt?: Date;
+  readonly finishedAt?: Date;
+  readonly expiresAt?: Date;
+  readonly history?: readonly Attempt[];
 }
 
 export interface Inserted {
@@ -102,8 +179,9 @@ export interface Inserted {
   /**
    * `created`: this call stored it. `existing`: a job in any state has its id, or a live job its name and unique key;
    * `job` is that one. If a repeated insert finds its own job under an id that the store made, either may be returned.
+   * `replaced`, `rescheduled`: `job` is the pending one that `onExisting` has changed.
    */
-  readonly outcome: 'created' | 'existing';
+  readonly outcome: 'created' | 'existing' | 'replaced' | 'rescheduled';
 }
 
 /**
@@ -117,6 +195,8 @@ export interface Settlement {
   readonly set: SettledFields;
   /** Of a recurring job: write only if `scheduleRev` is still this; otherwise return `changed`. */
   readonly ifRev?: number;
+  /** The job ends, and its successor takes this key: the store releases it. Absent: `followed` must not be set. */
+  readonly releases?: UniqueKey;
   /** Appended to `history`, of which the last `historyLimit` entries stay, at least one. */
   readonly entry?: Attempt;
   readonly historyLimit: number;
@@ -125,10 +205,21 @@ export interface Settlement {
   /** Retention 0: delete the job instead of writing to it. */
   readonly remove?: boolean;
   /**
+   * A job to store if and only if this settlement is written, and in the same write: none → `pending`. It has an id that
+   * follows from the lease, so that a repeat of the call stores it once. Wakes instances.
+   */
+  readonly letter?: NewJob & { readonly id: string };
+  /**
    * `holder`: leave the token on the job, so that a repeated settlement recognises itself. `reclaimer`: take it off,
    * so that a late settlement of the dead holder is `lost`.
    */
   readonly by: 'holder' | 'reclaimer';
+}
+
+/** A unique key, which counts within the name. */
+export interface UniqueKey {
+  readonly name: string;
+  readonly uniqueKey: string;
 }
 
 /**
@@ -147,6 +238,19 @@ export interface SettledFields {
   readonly finishedAt?: Date | null;
   readonly expiresAt?: Date | null;
   readonly cancelRequestedAt?: null;
+  /** The job has started. */
+  readonly startBy?: null;
+  readonly debouncedAt?: null;
+}
+
+/** What `update` changes; absent fields stay. */
+export interface JobChanges {
+  /** Wrapped, so that null is a payload too. */
+  readonly data?: { readonly value: unknown };
+  readonly priority?: number;
+  readonly nextRunAt?: Date;
+  /** Its place in the order of keys, `limitOrder`, stays. */
+  readonly limitKey?: string;
 }
 
 /** Which jobs: all parts that are given must match; of a list, one of its values. */
@@ -210,6 +314,8 @@ export interface ScheduleChange {
   readonly repeatUntil?: Date;
   readonly missed: MissedPolicy;
   readonly priority: number;
+  /** As `NewJob.limitKey`. Runs of schedules have no `limitOrder`. */
+  readonly limitKey?: string;
   readonly retryPolicy?: unknown;
   readonly timeoutMs?: number;
   /** The first run by the new times; `putSchedule` says when it counts. */
@@ -229,15 +335,27 @@ export interface RetentionMs {
 export interface JobStore<Tx = unknown> extends WorkStore<JobRecord, Settlement, Tx> {
   /**
    * Returns a new id, unlike any other, without a call to the database. Ids that grow with time let older jobs go
-   * first when priority and due time are equal.
+   * first when priority and due time are equal. `createdAt` is that of the job, if the caller knows it: a store may
+   * begin the id with it.
    * Caller: the enqueuer, before the first insert of a job.
    */
-  newId(): string;
+  newId(createdAt?: Date): string;
   /**
    * Stores jobs: none → `pending`, or `processing` if `claim` is given.
    * Precondition, for each: no job has its id, and no live job its name and unique key. A unique index decides.
    * Returns an `Inserted` for each, in order; of twins in one call the first is stored, the others are `existing`. It
    * may wait for a key that an open transaction holds. With `transaction`, the jobs exist once that commits.
+   * With `onExisting`, the live job of the name and key decides:
+   *
+   * | live job | `replace`, `debounce` | `reschedule` |
+   * |---|---|---|
+   * | none | created | created |
+   * | pending | `replaced`: payload, options and due time of the new job, `failCount` 0 | `rescheduled`: its due time |
+   * | pending or processing, and a successor waits | the successor is `replaced` | as without a successor |
+   * | processing | created as its successor, and the live job is `followed` | existing |
+   *
+   * A successor is pending, due at `NEVER`, with `successorKey` and without `uniqueKey`; at most one waits for a key
+   * (unique index). The write that ends the live job releases it, or `releaseSuccessors` after a crash in between.
    * Repeat: safe with the same ids; nothing is stored twice.
    * Errors: `outcomeUnknown` is true if something may have been stored. With `transaction` the driver's own pass
    * unchanged, so that the caller's transaction can be tried again.
@@ -258,10 +376,10 @@ export interface JobStore<Tx = unknown> extends WorkStore<JobRecord, Settlement,
    * Caller: `complete()`, after `settleIn` returned `lost`: the schedule may merely have changed.
    */
   heldIn(lease: Lease, transaction: Tx): Promise<JobRecord | undefined>;
+  /** Tells of jobs that change, for `jobs.watch()`. Absent: watchers poll. */
+  readonly changes?: ChangeStore;
   /** As `WorkStore.note`; every store of jobs has it. */
   note(notes: readonly Note[]): Promise<void>;
-  /** As `WorkStore.heartbeat`; every store of jobs has it. */
-  heartbeat(instance: Instance, except: readonly Lease[]): Promise<void>;
   /** As `WorkStore.cancelRequests`; every store of jobs has it. */
   cancelRequests(leases: readonly Lease[]): Promise<readonly Lease[]>;
   /** As `WorkStore.insertFailedRun`; every store of jobs has it. */
@@ -314,8 +432,8 @@ export interface JobStore<Tx = unknown> extends WorkStore<JobRecord, Settlement,
   ): Promise<{ outcome: 'cancelled' | 'requested' | 'finished'; job: JobRecord } | undefined>;
   /**
    * Begins a fresh sequence of attempts: `failed`, `cancelled` → `pending`, due at `now`, `failCount` 0. Result,
-   * progress, token, cancel request and times of the end go; `failReason` and history stay. With `replacement`, the
-   * same write replaces the payload. Wakes instances.
+   * progress, token, cancel request and times of the end go; `failReason` and history stay. If it has a `limitOrder`,
+   * that becomes `orderOf(now, now)`. With `replacement`, the same write replaces the payload. Wakes instances.
    * Precondition: still failed or cancelled, and its unique key is not live (unique index).
    * Returns `retried`; `live` if another live job has its unique key; `unfinished` if it is pending or processing;
    * `finished` if it is completed; undefined: no such job.
@@ -333,7 +451,7 @@ export interface JobStore<Tx = unknown> extends WorkStore<JobRecord, Settlement,
    */
   remove(id: string): Promise<{ outcome: 'removed' | 'running'; job: JobRecord } | undefined>;
   /**
-   * Moves one job to another time: `pending` → `pending`, due at `at`. Wakes instances.
+   * Moves one job to another time: `pending` → `pending`, due at `at`, with its `startBy`. Wakes instances.
    * Precondition: still pending.
    * Returns `rescheduled`; `running` or `finished`, unchanged; undefined: no such job. Repeat: the same again.
    */
@@ -341,6 +459,34 @@ export interface JobStore<Tx = unknown> extends WorkStore<JobRecord, Settlement,
     id: string,
     at: Date,
   ): Promise<{ outcome: 'rescheduled' | 'running' | 'finished'; job: JobRecord } | undefined>;
+  /**
+   * Changes one job: `pending` → `pending`. A `startBy` moves with the due time. Wakes instances.
+   * Precondition: still pending.
+   * Returns `updated`; `running` or `finished`, unchanged; undefined: no such job. Repeat: the same again.
+   * Absent: `jobs.update` refuses every call.
+   */
+  update?(
+    id: string,
+    changes: JobChanges,
+  ): Promise<{ outcome: 'updated' | 'running' | 'finished'; job: JobRecord } | undefined>;
+  /**
+   * Cancels jobs that did not start in time, oldest first and up to 500, or only those of `ids`: `pending` →
+   * `cancelled`, with `failReason` `expired`. It passes over what an open transaction holds.
+   * Precondition: still pending, and `startBy` has passed by the server's clock.
+   * Returns what it changed. Repeat: changes only what is left.
+   * Caller: the expirer, if `DueSummary.expiresAt` has passed; the enqueuer, for a job that holds a unique key. Absent:
+   * the enqueuer refuses `expireIn`.
+   */
+  expire?(retention: (name: string) => RetentionMs, ids?: readonly string[]): Promise<readonly JobRecord[]>;
+  /**
+   * Releases successors whose predecessor has ended: `pending` → `pending`, due at `successorRunAt`, with their unique
+   * key. Wakes instances.
+   * Precondition: no live job has the key (unique index).
+   * Returns how many it released. Repeat: safe, also on several instances at once.
+   * Caller: the cleaner, once a minute on one instance, for what a crash or an older version left behind. Absent: the
+   * enqueuer refuses `onExisting` and `debounce`.
+   */
+  releaseSuccessors?(): Promise<number>;
   /**
    * Yields the jobs that match, each once, in lists of up to `batch`; it never reads a whole collection at once.
    * Payload, result, progress, logs and history may be missing. The caller changes each list before it asks for more.
@@ -408,12 +554,19 @@ export interface JobStore<Tx = unknown> extends WorkStore<JobRecord, Settlement,
   ): Promise<{ outcome: 'due' | 'running'; job: JobRecord } | undefined>;
 
   /**
-   * Pauses a name: `Cluster.paused` lists it, and no claim takes its jobs. Running jobs continue. Wakes instances, so
-   * that they hand back what they took ahead. Repeat: no effect.
+   * Pauses a name: `ClusterBrief.paused` lists it, and no claim takes its jobs. Running jobs continue. Wakes instances, so
+   * that they hand back what they took ahead. `EVERYTHING` pauses all names, of reactive tasks as well: their briefs list
+   * it, too. Pauses of single names stay as they are. Repeat: no effect.
    */
   pauseName(name: string): Promise<void>;
-  /** Ends the pause of a name, and wakes instances. Repeat: no effect. */
+  /** Ends the pause of a name, or that of `EVERYTHING`, and wakes instances. Repeat: no effect. */
   resumeName(name: string): Promise<void>;
+  /**
+   * Returns whether a name, or everything, is paused. Repeat: safe.
+   * Caller: the engine, for each job that is stored for a free slot of its own; document schedules, which ask about
+   * `EVERYTHING` at most once a second.
+   */
+  isPaused(name: string): Promise<boolean>;
 }
 
 /** What an instance says of itself, with each renewal. */
@@ -422,7 +575,7 @@ export interface Registration extends Instance {
   readonly names: readonly string[];
   /** The reactive tasks that it runs, each with its definition. */
   readonly tasks: readonly TaskAdvert[];
-  /** Retry policies by name; `fence` returns them to the reclaimer, which judges this instance's work by them. */
+  /** Retry policies by name, and under '' the names of dead letters; `fence` returns them to the reclaimer, which judges this instance's work by them. */
   readonly policies: Readonly<Record<string, unknown>>;
   readonly host: string;
   readonly pid: number;
@@ -430,6 +583,8 @@ export interface Registration extends Instance {
   readonly leaseMs: number;
   /** How much it runs at once; only shown to people. */
   readonly capacity?: Capacity;
+  /** As `InstanceState.plans`. */
+  readonly plans?: number | null;
 }
 
 /** How much an instance runs at once: in all, and of each name. */
@@ -485,8 +640,17 @@ export interface InstanceStore {
    * Caller: the lease keeper, at the end of a stop.
    */
   deregister(instance: Instance): Promise<void>;
-  /** Returns the cluster as `peek` of jobs does, without a look at the work. Repeat: safe. */
+  /**
+   * Returns the whole cluster, with the names that each instance runs. Repeat: safe.
+   * Caller: what people ask for, and the leader, now and then.
+   */
   list(): Promise<Cluster>;
+  /**
+   * Returns the same as `leasesOf(await list())`, without what each instance runs. Repeat: safe. Absent: the engine
+   * calls `list`.
+   * Caller: each instance, about three times per lease.
+   */
+  leases?(): Promise<Leases>;
   /**
    * Returns the same as `list`, with host, process and capacity of each instance, as of one moment. Repeat: safe.
    * Caller: `mill.instances()` and `mill.why()`.
@@ -520,17 +684,27 @@ export interface Watch {
 
 /** Called by the store for what happens on any instance, also for writes of this process. */
 export interface WatchHandlers {
-  /** Work of this kind may be due, or its pauses have changed; a hint names one job. */
-  readonly wake: (what: WorkKind, hint?: Hint) => void;
+  /**
+   * Work of this kind may be due, or its pauses have changed; a hint names one job. With `due`, it concerns those names
+   * only, so that other instances can ignore it.
+   */
+  readonly wake: (what: WorkKind, hint?: Hint, due?: DueNames) => void;
   /** A running job was asked to cancel: the engine calls `cancelRequests`. */
   readonly cancel: () => void;
   /** Definitions, leadership or reconciliation requests have changed; for the instances that may plan. */
   readonly news: () => void;
   /**
+   * Permits of these scopes were given back while others wait for them, or their limits or breakers have changed. A
+   * store may name more scopes than it has to.
+   */
+  readonly freed: (scopes: readonly ScopeRef[]) => void;
+  /**
    * The channel broke, maybe before `watch` resolved; what it resolves to is dead then. The poll covers the gap until
    * the listener opens another one.
    */
   readonly broken: (error: unknown) => void;
+  /** A connection broke while nothing used it. The store replaces it, and the listener reports the error. */
+  readonly fault?: (error: unknown) => void;
 }
 
 /** Too few of something that calls wait for, such as connections. */
@@ -561,18 +735,26 @@ export interface Store<Tx = unknown> {
   readonly instances: InstanceStore;
   /** `withLock`, and work that one instance does for the cluster. */
   readonly locks: LockStore;
+  /** Limits of the cluster. Absent: definitions with limits are refused. */
+  readonly limits?: LimitStore;
   /** Counts and minutes of all instances. */
   readonly metrics: MetricsStore;
   /** Who did what by hand. */
   readonly audit: AuditStore;
   /** Reactive tasks. Absent if the store's data cannot be watched. */
-  readonly reactive?: ReactiveStore<Tx>;
+  readonly reactive?: ReactiveStore<Tx> & Partitioned;
   /**
    * Returns the documents of one place, for a scheduler; nothing is opened yet. Throws an `OptionError` for a place
    * that cannot be right. Its `open` and `close` hold and release this store. Absent if it keeps no documents of
    * users.
    */
   documents?(place: DocumentPlace): DocumentJobStore;
+  /**
+   * Loads the code that this store otherwise loads on the first call that needs it, so that no later call waits for the
+   * module loader. Repeat: no effect. Absent: nothing is left to load.
+   * Caller: an instance at its start.
+   */
+  loadParts?(): Promise<void>;
   /**
    * Adds a holder. For the first one it opens the store, makes or checks its schema, and reads the server's clock.
    * Resolves when calls can be made. Repeat: safe; a holder counts once. After an error the next call tries again.

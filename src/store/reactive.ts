@@ -12,14 +12,11 @@ import type { Attempt } from '../core/records/job.js';
 import type { TaskRecord, TaskStatus } from '../core/records/task.js';
 import type { TraceContext } from '../core/tracer.js';
 import type { FailureKind } from '../core/records/work.js';
+import type { ForgettingStore } from './forgetting.js';
+import type { Source } from './source.js';
 import type { Instance, Lease, TaskAdvert, TimeRange, WorkStore } from './work.js';
 
-/** Where the watched documents live. */
-export interface Source {
-  /** Absent: the store's own database. */
-  readonly database?: string;
-  readonly collection: string;
-}
+export type { Source } from './source.js';
 
 export type DeleteWhen = 'sourceDocumentDeleted' | 'sourceDocumentDeletedOrNoLongerMatching' | 'never';
 export type OnVersionChange = 'none' | 'reprocess_failed' | 'reprocess_all';
@@ -60,6 +57,9 @@ export interface PublishedPlan {
    */
   readonly since?: unknown;
 }
+
+/** Names one definition in the registry, as adverts and states do. */
+export type DefinitionName = Pick<TaskAdvert, 'task' | 'definition'>;
 
 /** What the cluster knows of one task; it survives a change of leader. */
 export interface TaskState {
@@ -259,6 +259,11 @@ export interface FetchRequest<Tx = unknown> {
   readonly transaction?: Tx;
 }
 
+/** What the handler of a batch asks for when it fetches the documents of all its tasks. */
+export interface FetchAllRequest<Tx = unknown> extends Omit<FetchRequest<Tx>, 'lease'> {
+  readonly leases: readonly Lease[];
+}
+
 /** Options for how the MongoDB driver reads values. */
 export const MONGODB_READS_BY: readonly string[] = [
   'promoteLongs',
@@ -299,6 +304,13 @@ export interface TaskStore<Tx = unknown> extends WorkStore<TaskRecord, TaskSettl
    * Caller: `getDocument()` of a handler, whose attempt ends as skipped after `missing`.
    */
   fetch(request: FetchRequest<Tx>): Promise<Fetched>;
+  /**
+   * Like `fetch` for several tasks of one name, in one query. The leases may come from several claims.
+   * Returns one answer per lease, in order; undefined for a task that is not held under its lease. Repeat: safe.
+   * Errors: `OptionError` for options that the store does not know.
+   * Caller: `getDocuments()` of a batch's handler.
+   */
+  fetchAll(request: FetchAllRequest<Tx>): Promise<readonly (Fetched | undefined)[]>;
   /**
    * Returns one page of the tasks that match. `partial`: the store's time limit was reached, so there may be more.
    * Repeat: safe.
@@ -377,6 +389,20 @@ export interface PlanStore {
     trace?: TraceContext,
   ): Promise<readonly Poisoned[]>;
   /**
+   * `plan` and `unmatch` of a batch for several tasks of one source, at the cost of about one statement. A store may
+   * also plan documents that the batch has only as `left`.
+   * Preconditions, limit and repeat: as `plan`.
+   * Returns false if a document or a task may be at fault; part of the batch may have been written. The leader then
+   * plans each task by itself. Without it, the leader always does.
+   * Errors: transient: the leader repeats the batch.
+   */
+  planTogether?(
+    plans: readonly TaskPlan[],
+    batch: PlanBatch,
+    limitMs: number,
+    trace?: TraceContext,
+  ): Promise<boolean>;
+  /**
    * Marks tasks whose document is gone or does not match any more: any state → the same, `matched: false`. A document
    * on which the filter fails does not match.
    * Precondition: the task counted as matching, or could not be planned.
@@ -428,6 +454,8 @@ export interface PlanStore {
    * are kept until they were planned. Repeat: safe. Caller: metrics of the leader.
    */
   historySince?(): Promise<Date | undefined>;
+  /** Returns the state of the outbox; absent if the store has none. Repeat: safe. Caller: metrics. */
+  outbox?(): Promise<Outbox>;
   /**
    * Opens the feed of one database. Resolves when every change after the resume point will come, each at least once.
    * Repeat: each call opens a feed of its own.
@@ -435,6 +463,28 @@ export interface PlanStore {
    * on.
    */
   openFeed(request: FeedRequest): Promise<Feed>;
+}
+
+/** Changes that the store recorded and the leader has not planned yet. */
+export interface Outbox {
+  /** About how many there are, at most. */
+  readonly changes: number;
+  /** How long ago the oldest was recorded; 0 if there is none. */
+  readonly ageMs: number;
+  /** Beyond about this many, changes are not recorded. */
+  readonly limit: number;
+  /** True while changes are not recorded. */
+  readonly stopped: boolean;
+  /** True if changes were not recorded, and the reconciliation that finds them has not been requested yet. */
+  readonly missed: boolean;
+}
+
+/** Documents that several tasks of one source are planned for. */
+export interface PlanBatch {
+  /** Ids of documents that were written. */
+  readonly present: readonly unknown[];
+  /** Ids of documents that may be gone, or may not match any more. */
+  readonly left: readonly unknown[];
 }
 
 /** A document that could not be planned, or whose task could not be written. */
@@ -490,8 +540,11 @@ export interface PlannerStore {
    * `notifyPeers`.
    */
   publish(plans: readonly TaskPlan[]): Promise<readonly TaskAdvert[]>;
-  /** Returns all definitions in the registry. Repeat: safe. Caller: the leader, and management. */
-  plans(): Promise<readonly PublishedPlan[]>;
+  /**
+   * Returns definitions in the registry: all, or those of `which` that are there. Repeat: safe. Caller: the leader, and
+   * management.
+   */
+  plans(which?: readonly DefinitionName[]): Promise<readonly PublishedPlan[]>;
   /** Returns the states of all tasks that a leader has planned. Repeat: safe. */
   states(): Promise<readonly TaskState[]>;
   /**
@@ -586,4 +639,6 @@ export interface ReactiveStore<Tx = unknown> {
   readonly planning: PlanStore;
   /** What outlives a leader. */
   readonly planner: PlannerStore;
+  /** Removes tasks that left the code. */
+  readonly forgetting: ForgettingStore;
 }

@@ -5,6 +5,7 @@
  */
 import type { Attempt, JobRecord, LogLine } from '../core/records/job.js';
 import type { FailureKind, Work } from '../core/records/work.js';
+import type { KeyRule } from './limits.js';
 
 /** Proof that one attempt owns one piece of work. Each claim makes a new token, so a stale holder can never write. */
 export interface Lease {
@@ -16,6 +17,8 @@ export interface Lease {
   readonly lockedAt: Date | null;
   /** Where the job lives in a sharded collection; absent in stores without shards. */
   readonly part?: number;
+  /** The name and `limitKey` of a job that has one; a store may free its key by them. */
+  readonly limit?: { readonly name: string; readonly key: string };
 }
 
 /** A running mill. A `life` is one run of one instance: a restart, or a lost lease, begins a new one. */
@@ -49,15 +52,41 @@ export interface Hint {
   readonly name: string;
 }
 
+/** How many due jobs of which names a wake-up is about. */
+export type DueNames = ReadonlyMap<string, number>;
+
 export interface NameLimit {
   /** The most that may be claimed of the name. */
   readonly max: number;
   /**
-   * This instance's place, from 0, among the `of` live instances that run the name. A store whose claims would compete
-   * for the same rows may give each place another slice of the queue's head; others ignore it.
+   * This instance's place, from 0, among the `of` live instances that run the same names. A store whose claims would
+   * compete for the same rows may give each place another slice of the queue's head; others ignore it. The place may
+   * be some seconds old, so two instances may have the same one, and an instance that is gone may still have one.
    */
   readonly rank: number;
   readonly of: number;
+  /**
+   * Take none of this name once this time has passed by the server's clock: the permits and starts behind `max` hold
+   * no longer. Part of the precondition of each write, so that a process that was paused takes nothing. Absent: no end.
+   */
+  readonly notAfter?: Date;
+  /**
+   * Limits of each key of this name; work without a `limitKey` has the key ''. Keys take turns: the one that has been
+   * able to run for longest is first, and each gives one piece of work per turn. A key has been able to run since the
+   * latest of: its next piece of work was due, it had its last turn, its rate let it through. Only for names whose
+   * store has `limits`. Absent: keys do not matter.
+   *
+   * Precondition, inside the write, whoever else claims: of the key no more than `keys.concurrency` is processing
+   * afterwards, in the whole store; and with `keys.rate` no more starts than the rate in any window, by
+   * `grantStarts`; starts that did not happen are not spent. With `keys.order` nothing of the key was processing, and
+   * the claim takes only the head: the pending job with the lowest `limitOrder`, ties by id. Under `hold` the head
+   * holds its key although it is not due; under `pass` only due jobs count. Due jobs without a `limitOrder`, such as
+   * runs of schedules, come before all others; others without it do not count. Without `order` the head is the due job
+   * that comes first by priority, due time and id.
+   *
+   * The cost of a claim depends neither on the number of keys nor on what waits behind those that cannot run.
+   */
+  readonly keys?: KeyRule;
 }
 
 export interface ClaimAnswer<W extends Work = JobRecord> {
@@ -67,21 +96,54 @@ export interface ClaimAnswer<W extends Work = JobRecord> {
   readonly asked: number;
   /** True: claim again at once, more is due. False promises nothing; the engine peeks before it waits. */
   readonly more: boolean;
-  readonly cluster: Cluster;
+  /**
+   * Names with `keys` of which work is due that their keys hold up, each with the time at which the first of it can
+   * run by itself, as its rate lets it through or, under `hold`, its head is due. Null: not before work of the name
+   * ends, which wakes the instances. `more` does not count such work. Absent: none.
+   */
+  readonly heldUp?: ReadonlyMap<string, Date | null>;
+  readonly cluster: ClusterBrief;
 }
 
-/** What every peek and claim returns beside the work: the server's time, who is alive, what is paused. */
+/**
+ * What every peek and claim returns beside the work: the server's time, and what holds work up. Its size does not
+ * depend on how many instances there are, or on what they run.
+ */
+export interface ClusterBrief {
+  /** By the server's clock. */
+  readonly now: Date;
+  /**
+   * Names of the kind of work that was asked about: jobs, or reactive tasks. `EVERYTHING` among them stands for all work;
+   * ask with `isPausedIn`.
+   */
+  readonly paused: ReadonlySet<string>;
+  /** When the first of the pauses that end by themselves does so; only for tasks. */
+  readonly resumeAt?: Date;
+  /**
+   * By task: which filter, projection and handler version its documents are planned by; only for tasks. A claim
+   * returns those that it asked for, a peek those that this instance defines. Absent from it: the task was never
+   * planned.
+   */
+  readonly inForce?: InForce;
+}
+
+/** As a paused name, it stands for all jobs, tasks and document schedules. No work has this name. */
+export const EVERYTHING = '';
+
+/** Whether a pause, of the name or of everything, keeps work of the name from starting. */
+export const isPausedIn = (paused: ReadonlySet<string>, name: string): boolean =>
+  paused.has(name) || paused.has(EVERYTHING);
+
+export type InForce = ReadonlyMap<string, Pick<TaskAdvert, 'trigger' | 'version'>>;
+
+/** The whole cluster, with all that each instance runs. It may be large; see `Leases` for what instances need often. */
 export interface Cluster {
   /** By the server's clock. */
   readonly now: Date;
-  /** Names of the kind of work that was asked about: jobs, or reactive tasks. */
+  /** Paused names of jobs, and `EVERYTHING` if all work is paused. */
   readonly paused: ReadonlySet<string>;
   /** All that are registered, expired and dead ones included. */
   readonly instances: readonly InstanceState[];
-  /** When the first of the pauses that end by themselves does so; only for tasks. */
-  readonly resumeAt?: Date;
-  /** By task: which filter, projection and handler version its documents are planned by; only for tasks. */
-  readonly inForce?: ReadonlyMap<string, Pick<TaskAdvert, 'trigger' | 'version'>>;
   /** Who plans reactive tasks; absent if no instance ever did. */
   readonly leader?: Leader;
 }
@@ -92,12 +154,21 @@ export interface Leader {
   readonly instanceId: string;
   /** Raised by each change of leadership, and never lowered. */
   readonly term: number;
+  /** How many partitions are planned, each by a leader of its own. Absent: one. Only of the leader of partition 0. */
+  readonly partitions?: number | null;
+  /** The number that is about to take its place; null or absent: none. */
+  readonly next?: number | null;
 }
 
 export interface InstanceState extends Instance {
-  /** Names of the work that it runs, of the kind that was asked about. */
+  /** Names of the jobs that it runs. */
   readonly names: readonly string[];
   readonly tasks: readonly TaskAdvert[];
+  /**
+   * The number of partitions that it is set to plan by; 0: it plans nothing. Null or absent: its version knows no
+   * partitions, and may lead the whole.
+   */
+  readonly plans?: number | null;
   /** How long its lease still holds by the server's clock; 0 or less: it is over. */
   readonly leftMs: number;
   /** Fenced: it can never renew, and the reclaimer hands on what it held. */
@@ -105,9 +176,11 @@ export interface InstanceState extends Instance {
 }
 
 export interface DueSummary {
-  readonly cluster: Cluster;
+  readonly cluster: ClusterBrief;
   /** The earliest due time, past or future, of each name that has something pending. */
   readonly nextDue: ReadonlyMap<string, Date>;
+  /** The earliest time at which a pending job of any name expires; absent if none does. */
+  readonly expiresAt?: Date;
   /** Pending work of a later schema version exists: the store leaves it alone, and the instance reports it. */
   readonly foreign: boolean;
 }
@@ -119,7 +192,7 @@ export interface DueSummary {
  * |---|---|---|
  * | `settled` | written by this call or an earlier one of the same holder; or gone, as `remove` asked | announces it |
  * | `lost` | held under another token, taken over by a reclaimer, or gone | emits `lease:lost` |
- * | `changed` | still held, but the revision differs, or a cancel was requested | reads `held`, decides again |
+ * | `changed` | still held, but the revision differs, a cancel was requested, or a successor waits | reads `held`, decides again |
  * | `refused` | the database can never take the value, such as one that is too large | settles with less |
  * | `blocked` | an open transaction holds the row, and the store did not wait for it | tries again later, apart |
  */
@@ -171,7 +244,7 @@ export interface DepthRequest {
 /** What the engine, the settler and the reclaimer ask of one kind of work `W`, which ends in settlements `S`. */
 export interface WorkStore<W extends Work, S, Tx = unknown> {
   /**
-   * Returns when each of `names` is due next, and the cluster. It is cheap, one index key per name, and changes no
+   * Returns when each of `names` is due next, and what holds work up. It is cheap, one index key per name, and changes no
    * state. MongoDB also adopts pending jobs that were written by hand: it gives them version, priority and due time.
    * Repeat: safe.
    * Caller: the claim loop, before each wait.
@@ -180,8 +253,10 @@ export interface WorkStore<W extends Work, S, Tx = unknown> {
   /**
    * Takes due work: `pending` → `processing`, with token, holder and `lockedAt`; of a task also `attempts` + 1. Jobs
    * come by priority, due time and id, tasks by due time; names take turns. Other claims never get the same work.
-   * Precondition: still pending, due by the server's clock, of a known schema version; its name is not paused. Only a
+   * Precondition: still pending, due and not expired by the server's clock, of a known schema version; its name is not
+   * paused. Only a
    * hinted job of a name that was just paused may slip through; the caller sees that in `cluster`, and hands it back.
+   * With `NameLimit.keys` it takes what the keys allow, and `NameLimit.notAfter` belongs to the precondition.
    * Returns what was taken. For tasks, `matches` says whether the document is there and matches; absent: not known.
    * Repeat: never with the same token. After a lost answer the claim loop asks `claimedUnder`.
    */
@@ -196,9 +271,12 @@ export interface WorkStore<W extends Work, S, Tx = unknown> {
   /**
    * Ends attempts: `processing` (of tasks also `processing_dirty`) → the state that each settlement says.
    * Precondition: still held under `lease.token`; if that is null, without a token and with `lease.lockedAt`. For a
-   * job also `ifRev`, and no cancel request if it goes back to `pending`. A batch may have two leases of one job.
+   * job also `ifRev`, no cancel request if it goes back to `pending`, and not `followed` if it ends without
+   * `releases`. A batch may have two leases of one job.
    * Returns a `SettleAnswer` for each, in order. A store may wait for an open transaction on behalf of a `holder`; for
    * a `reclaimer` it returns `blocked` or `lost` within about a second, and the reclaimer comes again.
+   * Work with a `limitKey` frees its key, in the same write or, if that is lost, by `LimitStore.repairKeys`. If the
+   * key can run again, the instances are woken for the name, best effort.
    * Repeat: a holder gets `settled` again, since its token stays on the work; a reclaimer gets `lost`.
    * Errors: the recorder repeats the batch after a transient `StoreError`, and halves it after any other.
    */
@@ -255,6 +333,7 @@ export interface WorkStore<W extends Work, S, Tx = unknown> {
   /**
    * Sets `lastHeartbeat` and `updatedAt` of what a life holds, without `except`, which open transactions may have
    * locked. For people and older programs; nothing here depends on it. Best effort, as `note`. Repeat: safe.
+   * Absent if a read returns the holder's last renewal as `lastHeartbeat`, which costs no write.
    * Caller: the engine, after each renewal of its lease.
    */
   heartbeat?(instance: Instance, except: readonly Lease[]): Promise<void>;
@@ -316,12 +395,21 @@ export interface TaskAdvert {
 }
 
 /** The lease that a record carries. */
-export const leaseOf = ({ key, id, leaseToken, lockedAt, part }: Work): Lease => ({
+export const leaseOf = ({
+  key,
+  id,
+  name,
+  leaseToken,
+  lockedAt,
+  part,
+  limitKey,
+}: Work & Pick<JobRecord, 'limitKey'>): Lease => ({
   key,
   id,
   token: leaseToken ?? null,
   lockedAt,
   ...(part === undefined ? {} : { part }),
+  ...(limitKey === undefined ? {} : { limit: { name, key: limitKey } }),
 });
 
 /** The life that minted a token: its part before the dot. */

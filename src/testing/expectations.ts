@@ -11,6 +11,8 @@ export interface Expected {
   readonly status?: JobStatus | readonly JobStatus[];
   /** Only jobs with this unique key. Default: any. */
   readonly uniqueKey?: string;
+  /** Only jobs with this key, by which limits per key count them. Default: any. */
+  readonly key?: string | number;
   /** Only jobs that are due at exactly this time. Default: any. */
   readonly runAt?: Date;
 }
@@ -66,9 +68,9 @@ async function search(
   data: unknown,
   expected: Expected,
 ): Promise<{ found: readonly Job[]; all: readonly Job[]; name: string }> {
-  checkKeys(where, expected, ['times', 'status', 'uniqueKey', 'runAt']);
+  checkKeys(where, expected, ['times', 'status', 'uniqueKey', 'key', 'runAt']);
   const name = checkText(where, 'name', typeof target === 'string' ? target : target.name);
-  const { status, uniqueKey, runAt } = expected;
+  const { status, uniqueKey, key, runAt } = expected;
   const all = await everything(mill, name);
   const statuses = status === undefined ? undefined : [status].flat();
   const found = all.filter(
@@ -76,6 +78,7 @@ async function search(
       (data === undefined || contains(job.data, data)) &&
       (statuses?.includes(job.status) ?? true) &&
       (uniqueKey === undefined || job.uniqueKey === uniqueKey) &&
+      (key === undefined || (job.limitKey ?? '') === String(key)) &&
       (runAt === undefined || job.nextRunAt.getTime() === runAt.getTime()),
   );
   return { found, all, name };
@@ -97,12 +100,14 @@ async function everything(mill: AnyMill, name: string): Promise<readonly Job[]> 
 const shown = (data: unknown): string =>
   inspect(data, { depth: 4, breakLength: Infinity, maxStringLength: 200 });
 
+const keyOf = ({ limitKey }: Job): string => (limitKey === undefined ? '' : `, key ${show(limitKey)}`);
+
 const wish = (data: unknown): string => (data === undefined ? '' : ` with ${shown(data)}`);
 
 function refusal(message: string, expected: unknown, jobs: readonly Job[]): AssertionError {
   const lines = jobs
     .slice(0, SHOWN_AT_MOST)
-    .map(({ status, data, nextRunAt }) => `  ${status}, due ${nextRunAt.toISOString()}: ${shown(data)}`);
+    .map((job) => `  ${job.status}, due ${job.nextRunAt.toISOString()}${keyOf(job)}: ${shown(job.data)}`);
   const rest = jobs.length > SHOWN_AT_MOST ? [`  and ${String(jobs.length - SHOWN_AT_MOST)} more`] : [];
   const there =
     jobs.length === 0 ? ['There is none of that name.'] : ['Those of that name:', ...lines, ...rest];

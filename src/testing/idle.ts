@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { TidemillError } from '../core/errors.js';
 import { checkKeys } from '../core/options.js';
-import type { MillEvents, Tidemill } from '../index.js';
+import type { Job, MillEvents, Tidemill } from '../index.js';
 import { toMs, type Duration } from '../time/duration.js';
 
 /** A mill on any store. */
@@ -28,8 +28,8 @@ export interface DrainOptions {
 /** What `untilIdle` needs to know of a mill besides its jobs; a `TestMill` knows more than others. */
 export interface Surroundings {
   readonly now: () => number;
-  /** The paused names, whose pending jobs are not waited for. */
-  readonly paused: () => Promise<ReadonlySet<string>>;
+  /** Looks at what holds pending jobs up, such as a pause. The answer is true for those that are not waited for. */
+  readonly resting: () => Promise<(job: Job) => boolean>;
   /** True for jobs that are waited for. */
   readonly admits: (id: string) => boolean;
   /** Reactive tasks that run or are due, and changes that are not planned yet, in words. */
@@ -43,7 +43,7 @@ const SKEW_MS = 250;
 export const ORDINARY: Surroundings = {
   // By the clock of its store, a job that was enqueued just now may be due a moment from now.
   now: () => Date.now() + SKEW_MS,
-  paused: () => Promise.resolve(new Set()),
+  resting: () => Promise.resolve(() => false),
   admits: () => true,
   tasks: () => [],
   pass: () => sleep(LOOK_EVERY_MS),
@@ -93,16 +93,14 @@ export async function untilIdle(
 
 /** What runs, or may run now. One query for both states, so that a job claimed meanwhile is not missed. */
 async function unfinished(mill: AnyMill, surroundings: Surroundings): Promise<readonly string[]> {
-  const { now, paused, admits, tasks } = surroundings;
+  const { now, resting, admits, tasks } = surroundings;
   if (mill.names.length === 0) return tasks();
-  const resting = await paused();
+  const isResting = await resting();
   const { items } = await mill.jobs.find(
     { name: mill.names, status: ['pending', 'processing'], nextRunAt: { to: new Date(now()) } },
     { limit: 1_000, sort: { nextRunAt: 1 } },
   );
-  const jobs = items.filter(
-    ({ id, name, status }) => admits(id) && (status === 'processing' || !resting.has(name)),
-  );
+  const jobs = items.filter((job) => admits(job.id) && (job.status === 'processing' || !isResting(job)));
   return [...jobs.map(({ name, id, status }) => `${name} ${id} (${status})`), ...tasks()];
 }
 

@@ -3,9 +3,11 @@ import { TidemillError } from '../core/errors.js';
 import { checkBoolean, checkDate } from '../core/options.js';
 import { Tidemill, type EnqueuedJob, type Job, type JobDefinition, type TidemillOptions } from '../index.js';
 import { memory, type MemoryStore } from '../memory/index.js';
+import { isPausedIn } from '../store/port.js';
 import type { Duration } from '../time/duration.js';
 import { expectEnqueued, expectNotEnqueued, type Expected } from './expectations.js';
 import { refuseFakeTimers } from './fake-timers.js';
+import { heldUp } from './held-up.js';
 import { LOOK_EVERY_MS, tallied, timeoutOf, untilIdle, type Drained, type DrainOptions } from './idle.js';
 import { virtualClock, type VirtualClock } from './virtual-clock.js';
 
@@ -84,15 +86,18 @@ export class TestMill extends Tidemill<MemoryStore> {
     return tallied(this, () => this.#turn((id) => due.has(id), timeoutMs));
   }
 
-  /** Runs the work that is due, and what its handlers enqueue, until nothing more is due. */
+  /**
+   * Runs the work that is due, and what its handlers enqueue, until nothing more is due. If due work waits for a rate or
+   * a breaker, the clock moves as far as that takes.
+   */
   async drain(options: TestDrainOptions = {}): Promise<Drained> {
     const timeoutMs = timeoutOf('drain', options, ['scheduled']);
     refuseFakeTimers('drain');
     const scheduled = checkBoolean('drain', 'scheduled', options.scheduled ?? false);
     return tallied(this, async () => {
       await this.#turn(everything, timeoutMs);
-      for (let step = 0; scheduled; step += 1) {
-        const waitMs = await this.#untilNext();
+      for (let step = 0; ; step += 1) {
+        const waitMs = await this.#untilNext(scheduled);
         if (waitMs === undefined) return;
         if (step === STEPS) throw endless();
         await this.#turn(everything, timeoutMs, waitMs);
@@ -129,7 +134,7 @@ export class TestMill extends Tidemill<MemoryStore> {
     if (!this.#inline) return jobs;
     const ready = jobs.filter(
       ({ name, status, nextRunAt, outcome }) =>
-        outcome === 'created' &&
+        outcome !== 'existing' &&
         status === 'pending' &&
         nextRunAt.getTime() <= this.clock.now() &&
         this.names.includes(name),
@@ -159,8 +164,14 @@ export class TestMill extends Tidemill<MemoryStore> {
         admits,
         now: () => this.clock.now(),
         tasks: () => this.store.reactive.unfinished(),
-        paused: async () => (await this.store.instances.list()).paused,
+        resting: async () => {
+          const { paused } = await this.store.instances.list();
+          const held = await heldUp(this.store.limits);
+          return (job) => isPausedIn(paused, job.name) || held(job) !== undefined;
+        },
         pass: async () => {
+          // Nothing more comes for them while the clock stands still.
+          this.startBatches();
           await this.clock.advance(0);
           await sleep(LOOK_EVERY_MS);
         },
@@ -174,7 +185,7 @@ export class TestMill extends Tidemill<MemoryStore> {
   /** Returns the pending jobs that have a handler here and whose name is not paused, by due time. */
   async #waiting(nextRunAt: { readonly from?: Date; readonly to?: Date }): Promise<readonly Job[]> {
     const { paused } = await this.store.instances.list();
-    const name = this.names.filter((one) => !paused.has(one));
+    const name = this.names.filter((one) => !isPausedIn(paused, one));
     const jobs: Job[] = [];
     for (let cursor: string | null | undefined; name.length > 0 && cursor !== null;) {
       const page = await this.jobs.find(
@@ -187,13 +198,22 @@ export class TestMill extends Tidemill<MemoryStore> {
     return jobs;
   }
 
-  /** Returns the time until the next reactive task or one-off job is due; undefined if there is none. */
-  async #untilNext(): Promise<number | undefined> {
-    const waiting = await this.#waiting({});
-    const next = waiting.find(({ repeatInterval }) => repeatInterval === undefined);
-    const tasks = (await this.tasks.stats()).flatMap(({ nextDue }) => nextDue?.getTime() ?? []);
-    const first = Math.min(next?.nextRunAt.getTime() ?? Infinity, ...tasks);
-    return Number.isFinite(first) ? Math.max(0, first - this.clock.now()) : undefined;
+  /**
+   * Returns the time until limits let the next due job start or, with `scheduled`, until the next reactive task or
+   * one-off job is due; undefined if there is none.
+   */
+  async #untilNext(scheduled: boolean): Promise<number | undefined> {
+    const now = this.clock.now();
+    const waiting = await this.#waiting(scheduled ? {} : { to: new Date(now) });
+    const held = await heldUp(this.store.limits);
+    const times = waiting.flatMap((job) => {
+      const dueAt = job.nextRunAt.getTime();
+      if (dueAt <= now) return held(job) ?? (scheduled ? dueAt : []);
+      return job.repeatInterval === undefined ? dueAt : [];
+    });
+    const tasks = scheduled ? await this.tasks.stats() : [];
+    const first = Math.min(...times, ...tasks.flatMap(({ nextDue }) => nextDue?.getTime() ?? []));
+    return Number.isFinite(first) ? Math.max(0, first - now) : undefined;
   }
 }
 

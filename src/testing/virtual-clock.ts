@@ -1,4 +1,5 @@
 import type { Clock, Timer, TimerOptions } from '../core/clock.js';
+import { untilLoaded } from '../core/lazily.js';
 import { checkDate } from '../core/options.js';
 import { toMs, type Duration } from '../time/duration.js';
 import { refuseFakeTimers } from './fake-timers.js';
@@ -15,6 +16,10 @@ const PATIENCE_MS = 25;
 const BRIEF_TICKS = 30;
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+async function brieflyIdle(): Promise<void> {
+  for (let tick = 0; tick < BRIEF_TICKS; tick += 1) await Promise.resolve();
+}
 
 export interface VirtualClock extends Clock {
   /**
@@ -97,7 +102,12 @@ class Virtual implements VirtualClock {
 
   async #settle(): Promise<void> {
     // Most timers start no lasting work, and a month has very many of them: those settle within a few microtasks.
-    for (let tick = 0; tick < BRIEF_TICKS; tick += 1) await Promise.resolve();
+    await brieflyIdle();
+    // Code that is loaded on first use is part of the work that asked for it, however long that takes.
+    for (let loads = untilLoaded(); loads !== undefined; loads = untilLoaded()) {
+      await loads;
+      await brieflyIdle();
+    }
     if (this.#tracked.size === 0) return;
     let giveUpAt = 0;
     let known = new Set<Promise<unknown>>();

@@ -30,6 +30,8 @@ const NICKNAMES: Readonly<Record<string, string>> = {
 };
 
 const DAY = 86_400_000;
+/** Other ways to write `*`. */
+const ANY: readonly string[] = ['?', '*/1'];
 
 class ZonedCron implements CronTimes {
   readonly text: string;
@@ -44,7 +46,9 @@ class ZonedCron implements CronTimes {
     this.text = text;
     this.timezone = timezone;
     // `utcOffset: 0` gives the same results as the zone UTC without a formatter, about thirty times as fast.
-    this.#wall = new Cron(fields.join(' '), { utcOffset: 0, paused: true });
+    // croner takes any other text than `*` in a field of days for a choice of days, which a weekday would only add to.
+    const plain = fields.map((field) => (ANY.includes(field) ? '*' : field));
+    this.#wall = new Cron(plain.join(' '), { utcOffset: 0, paused: true });
     const [minute = '', hour = ''] = fields.length === 6 ? fields.slice(1) : fields;
     this.#everyHour = ['*', '?', '*/1', '0-23'].includes(hour);
     this.#repeats = this.#everyHour || /^[*?]/u.test(minute);
@@ -124,7 +128,7 @@ function fieldsOf(where: string, text: unknown): readonly string[] {
   if (fields.length === 5 || fields.length === 6) return fields;
   throw new OptionError(
     `${where}: cron needs 5 fields (minute hour day month weekday) or 6 with seconds first; ` +
-      `${show(text)} has ${String(fields.length)}.`,
+      `${show(text)} has ${String(fields.length)}.${/^every\b/iu.test(trimmed) ? " For a distance, write '@every 90s'." : ''}`,
   );
 }
 

@@ -154,7 +154,7 @@ async function changeOne(
 }
 
 /** Values of the payload that read as before keep their type, such as a date. */
-function retryEdited(session: Session, job: Job, edited: unknown): Promise<string> {
+async function retryEdited(session: Session, job: Job, edited: unknown): Promise<string> {
   const redactor = new Redactor(SECRETS);
   const data = applyEdit(job.data, JSON.parse(JSON.stringify(job.data)), edited);
   const entry = {
@@ -162,7 +162,27 @@ function retryEdited(session: Session, job: Job, edited: unknown): Promise<strin
     target: `${job.name} ${job.id}, with a corrected payload`,
     details: versionsOf(job.data, data, (value) => redactor.value(value)),
   };
-  return recorded(session, entry, async () => (await session.mill.jobs.retry(job.id, { data })).outcome);
+  const outcome = await recorded(
+    session,
+    entry,
+    async () => (await session.mill.jobs.retry(job.id, { data })).outcome,
+  );
+  if (outcome === 'retried')
+    session.out.note("--data is checked by no schema here; if it does not fit the job's, its attempts fail.");
+  const gone = outcome === 'retried' ? missingKeys(job.data, data) : [];
+  if (gone.length > 0)
+    session.out.note(
+      `--data replaced the whole payload, which no longer has: ${gone.map((key) => clean(key)).join(', ')}.`,
+    );
+  return outcome;
+}
+
+/** The keys of the stored payload that the new one does not have: easily forgotten, since nothing is merged. */
+function missingKeys(stored: unknown, data: unknown): readonly string[] {
+  const keys = (value: unknown): readonly string[] =>
+    typeof value === 'object' && value !== null ? Object.keys(value) : [];
+  const kept = new Set(keys(data));
+  return Array.isArray(stored) ? [] : keys(stored).filter((key) => !kept.has(key));
 }
 
 async function changeMany(session: Session, change: Change, flags: Flags): Promise<Exit> {

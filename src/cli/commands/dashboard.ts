@@ -17,7 +17,7 @@ export function addDashboard(builder: CommandBuilder): void {
     summary: 'serves the dashboard on this machine, for you alone',
     about:
       'Listens on 127.0.0.1 only. The printed link works once and gives your browser a cookie; then a new link is printed. ' +
-      'To share the dashboard, mount it in your own server, with your own access rules (docs/dashboard.md).',
+      'To share the dashboard, mount it in your own server, with your own access rules: createDashboard of tidemill/dashboard.',
     examples: [
       ['tidemill dashboard --store mongodb://localhost:27017/app', 'until Ctrl-C'],
       ['tidemill dashboard --read-only --port 8080', 'allows no changes'],

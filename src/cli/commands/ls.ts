@@ -1,5 +1,5 @@
 import { outcomeOf } from '../../dashboard/actions/operations.js';
-import type { AuditEntry, DocumentsPage, DocumentState } from '../../index.js';
+import type { AuditEntry, DocumentSchedule, DocumentsPage, DocumentState } from '../../index.js';
 import { onStore, withStore, type Session, type StoreFlags } from '../context.js';
 import { CliError, Exit } from '../exit.js';
 import { jobsFilter, tasksFilter, withFilter, type FilterFlags } from '../filters.js';
@@ -88,7 +88,11 @@ async function list(session: Session, kind: Kind | 'documents', flags: Flags): P
     schedules: async () => print(session, kind, SCHEDULE_COLUMNS, { items: await mill.schedules.list() }),
     audit: async () => print(session, kind, AUDIT_COLUMNS, await entries(session, flags)),
     instances: async () => print(session, kind, INSTANCE_COLUMNS, { items: await mill.instances() }),
-    documents: async () => print(session, kind, DOCUMENT_COLUMNS, await documents(session, flags)),
+    documents: async () => {
+      const found = await documents(session, flags);
+      print(session, kind, DOCUMENT_COLUMNS, found);
+      if (found.items.length === 0 && flags.status === undefined) await explainNoneDue(session, flags);
+    },
   };
   await lists[kind]();
   return undefined;
@@ -104,15 +108,25 @@ async function explainEmpty({ mill, store, out, place }: Session): Promise<void>
   );
 }
 
+/** The list has documents with a due time only, so one without any may have all that the schedule has ended. */
+async function explainNoneDue(session: Session, flags: Flags): Promise<void> {
+  const ended = await schedule(session, flags).count({ state: ['failed', 'parked'] });
+  if (ended === 0) return;
+  const has = ended === 1 ? '1 document there has' : `${String(ended)} documents there have`;
+  session.out.note(`${has} no due time: to list them, pass --status failed --status parked.`);
+}
+
 async function entries({ mill }: Session, flags: Flags): Promise<Page<AuditEntry>> {
   const [found, now] = await Promise.all([mill.audit.list(page(flags)), mill.time()]);
   return { ...found, items: found.items.map((entry) => ({ ...entry, outcome: outcomeOf(entry, now) })) };
 }
 
-function documents({ mill }: Session, flags: Flags): Promise<DocumentsPage> {
-  const schedule = mill.documents({ collection: flags.documents ?? '', onDocument: () => undefined });
+const schedule = ({ mill }: Session, flags: Flags): DocumentSchedule =>
+  mill.documents({ collection: flags.documents ?? '', onDocument: () => undefined });
+
+function documents(session: Session, flags: Flags): Promise<DocumentsPage> {
   const state = flags.status as readonly DocumentState[] | undefined;
-  return schedule.find(
+  return schedule(session, flags).find(
     {
       ...(flags.error === undefined ? {} : { error: flags.error }),
       ...(state === undefined ? {} : { state }),

@@ -75,6 +75,7 @@ async function runDocument(session: Session, id: string, collection: string): Pr
   const work = await findWork(session, id, collection);
   if (work?.kind !== 'document') {
     out.note(`There is no document "${id}" in ${collection}.`);
+    out.document({ collection, id, outcome: 'missing' });
     return Exit.NOTHING_FOUND;
   }
   const schedule = mill.documents({ collection, onDocument: () => undefined });

@@ -3,7 +3,7 @@ import { onStore, withStore, type Session, type StoreFlags } from '../context.js
 import { Exit } from '../exit.js';
 import { findWork, taskRef } from '../find-work.js';
 import type { CommandBuilder } from '../command-builder.js';
-import { clean, cleanLines } from '../render/text.js';
+import { clean, cleanLines, plural } from '../render/text.js';
 import { moment, span } from '../render/time.js';
 import { progressText, styleOf } from '../render/work.js';
 
@@ -42,6 +42,7 @@ async function show(session: Session, id: string, flags: Flags): Promise<Exit | 
         ? `No job and no reactive task has the id "${id}".`
         : `No document of ${flags.documents} has the id "${id}".`,
     );
+    out.document(null);
     return Exit.NOTHING_FOUND;
   }
   switch (work.kind) {
@@ -89,8 +90,10 @@ function showJob(session: Session, job: Job, why: readonly Reason[], flags: Flag
     ],
     ['priority', job.priority === 0 ? undefined : String(job.priority)],
     ['unique key', job.uniqueKey],
+    ['limit key', job.limitKey],
+    ['must start by', at(job.startBy)],
     ['progress', progressText(job.progress)],
-    ['failed', job.failCount === 0 ? undefined : `${String(job.failCount)} times`],
+    ['failed', job.failCount === 0 ? undefined : plural(job.failCount, 'time')],
     ['error', job.failReason === undefined ? undefined : clean(job.failReason)],
   ]);
   reasons(session, why);
@@ -143,7 +146,7 @@ function showDocument(session: Session, document: FoundDocument): void {
     ['zone', document.timezone ?? undefined],
     ['until', at(document.repeatUntil)],
     ['removed when it ends', document.autoRemove === true ? 'yes' : undefined],
-    ['failed', failure && `${String(failure.count)} times, last ${at(failure.at) ?? ''}`],
+    ['failed', failure && `${plural(failure.count, 'time')}, last ${at(failure.at) ?? ''}`],
     ['error', failure && clean(failure.reason)],
   ]);
   json(session, 'Document', document.document);

@@ -154,10 +154,13 @@ const { port } = server.address() as AddressInfo;
 console.log(\`Dashboard: http://localhost:\${port}/tidemill\`);
 console.log(\`Enqueue a job: curl -X POST 'http://localhost:\${port}/emails?to=ada@example.com'\`);
 
-// HTTP ends first, so that no request enqueues after the mill has stopped.
+// HTTP ends first: requests that are still being answered may enqueue. Then the mill.
 async function stop(): Promise<void> {
+  const closed = once(server, 'close');
   server.close();
-  server.closeAllConnections();
+  dashboard.close(); // live pages
+  setTimeout(() => server.closeAllConnections(), 10_000).unref();
+  await closed;
   await mill.stop();
 }
 process.once('SIGINT', () => void stop());

@@ -46,7 +46,8 @@ function jobNote({
     return [progressText(progress), `on ${claimedBy ?? '?'}`].filter((part) => part !== '').join(' ');
   if (status !== 'completed' && failReason !== undefined)
     return `${times(failCount)}${firstLine(failReason)}`;
-  return repeatInterval === undefined ? '' : `every ${repeatInterval.replace(/^@every\s+/iu, '')}`;
+  if (repeatInterval === undefined) return '';
+  return repeatInterval.startsWith('@') ? repeatInterval.slice(1) : `cron ${repeatInterval}`;
 }
 
 /** The time that matters: when the job is due, since when it runs, or when it ended. */

@@ -30,6 +30,8 @@ const VARIABLE: readonly RegExp[] = [
   /\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b/giu,
   /\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?/gu,
   /\b0x[0-9a-f]+\b/giu,
+  // Ids of jobs on the SQL stores.
+  /\b1[g-v][0-9a-v]{20}\b/gu,
   /\b(?=[0-9a-f]*\d)[0-9a-f]{12,}\b/giu,
 ];
 const NUMBER = /\d+(?:\.\d+)*/gu;

@@ -12,6 +12,7 @@ const STATUS_OF: Readonly<Record<Outcome['kind'], Attempt['status']>> = {
   released: 'released',
   cancelled: 'cancelled',
   skipped: 'skipped',
+  expired: 'cancelled',
 };
 
 /** The history entry. None if `historyLimit` is 0, or if the work was handed back before its handler ran. */

@@ -32,6 +32,10 @@ export const scheduleId = (name: string, key: string): string =>
 export const failedRunId = (schedule: string, scheduledFor: Date): string =>
   `${schedule}@${scheduledFor.toISOString()}`;
 
+/** The id of the dead letter of a failure. It follows from the attempt that failed, so a repeated insert is harmless. */
+export const deadLetterId = (job: string, token: string | undefined, lockedAt: Date | null): string =>
+  `${job}@${token ?? lockedAt?.toISOString() ?? ''}`;
+
 /** What to do with run times that passed while no instance ran the schedule. */
 export type MissedPolicy = 'once' | 'skip' | 'all';
 
@@ -77,6 +81,10 @@ export interface Job<T = unknown> {
   /** The stored name of `error`. */
   readonly failReason?: string;
   readonly uniqueKey?: string;
+  /** The key by which limits per key, turns and order count it. Absent: ''. */
+  readonly limitKey?: string;
+  /** The latest time at which its first attempt may start; then it is cancelled as expired. Gone once it has started. */
+  readonly startBy?: Date;
   readonly retryPolicy?: unknown;
   readonly timeoutMs?: number;
   readonly cancelRequestedAt?: Date;
@@ -108,11 +116,38 @@ export interface JobRecord extends Omit<Job, 'runAt' | 'error'>, Work {
   readonly trace?: TraceContext;
   readonly firstFailedAt?: Date;
   readonly scheduleRev?: number;
+  /** Its place among the jobs of its key. */
+  readonly limitOrder?: string;
+  /** A successor may wait for this job to end. Never taken off a job that has ended. */
+  readonly followed?: boolean;
+  /** On a successor that waits: the unique key that it takes when it is released. It has no `uniqueKey` until then. */
+  readonly successorKey?: string;
+  /** On a successor that waits: when it is due. `nextRunAt` is `NEVER` until it is released. */
+  readonly successorRunAt?: Date;
+  /** When `debounce` was first called for a job that has not started since. */
+  readonly debouncedAt?: Date;
 }
 
 /** Removes the internal fields of a record, and adds the names that all kinds of work have in common. */
 export function toJob(record: JobRecord): Job {
-  const { key, leaseToken, startedToken, failKind, firstFailedAt, scheduleRev, part, ...job } = record;
-  const { nextRunAt: runAt, failReason: error } = job;
-  return { ...job, runAt, ...(error === undefined ? {} : { error }) };
+  const { key, leaseToken, startedToken, failKind, firstFailedAt, scheduleRev, part, bytes, ...rest } =
+    record;
+  const { limitOrder, followed, successorKey, successorRunAt, debouncedAt, ...job } = rest;
+  const { failReason: error } = job;
+  const nextRunAt = successorRunAt ?? job.nextRunAt;
+  const uniqueKey = successorKey ?? job.uniqueKey;
+  return {
+    ...job,
+    nextRunAt,
+    runAt: nextRunAt,
+    ...(uniqueKey === undefined ? {} : { uniqueKey }),
+    ...(error === undefined ? {} : { error }),
+  };
 }
+
+/** Why an expired job was cancelled: its `failReason`. */
+export const EXPIRED = 'expired';
+
+/** True for a job that may no longer start. */
+export const isLate = ({ startBy }: Pick<JobRecord, 'startBy'>, now: number): boolean =>
+  startBy !== undefined && startBy.getTime() <= now;

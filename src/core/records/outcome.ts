@@ -9,8 +9,13 @@ export type Outcome =
   /** Handed back before it started, or because of a stop or a lost lease. No attempt is used. */
   | { readonly kind: 'released' }
   | { readonly kind: 'cancelled' }
-  /** Ended without work: too late for `missed: 'skip'`, or the document is gone, does not match or has changed. */
-  | { readonly kind: 'skipped' }
+  /**
+   * Ended without work: too late for `missed: 'skip'`, or the document is gone, does not match or has changed. `byHandler`:
+   * the handler found that out.
+   */
+  | { readonly kind: 'skipped'; readonly byHandler?: true }
+  /** The job was claimed in time, but its turn came after its `startBy`. */
+  | { readonly kind: 'expired' }
   /** Completed inside the handler's transaction, and so recorded already. */
   | { readonly kind: 'recorded'; readonly result: unknown };
 
@@ -21,3 +26,9 @@ export interface Finished {
   readonly startedAt?: number;
   readonly finishedAt: number;
 }
+
+/** False if the handler was never called, so that the attempt counts as no start. */
+export const wasStarted = ({ outcome, startedAt }: Finished): boolean =>
+  startedAt !== undefined &&
+  outcome.kind !== 'expired' &&
+  (outcome.kind !== 'skipped' || outcome.byHandler === true);

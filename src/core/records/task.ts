@@ -63,7 +63,7 @@ export interface TaskRecord extends Omit<Task, 'runAt' | 'error'>, Work {
 
 /** Removes the internal fields of a record, and adds the names that all kinds of work have in common. */
 export function toTask(record: TaskRecord): Task {
-  const { key, id, name, leaseToken, startedToken, failKind, part, matches, ...task } = record;
+  const { key, id, name, leaseToken, startedToken, failKind, part, bytes, matches, ...task } = record;
   const { scheduledAt: runAt, lastError: error } = task;
   return { ...task, runAt, ...(error === undefined ? {} : { error }) };
 }

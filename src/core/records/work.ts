@@ -19,4 +19,6 @@ export interface Work {
   readonly trace?: TraceContext;
   /** The part of a sharded collection that holds the work; absent on other stores. */
   readonly part?: number;
+  /** How many bytes the database sent for it, if the store knows. Set by claims: prefetching counts them. */
+  readonly bytes?: number;
 }

@@ -4,10 +4,10 @@ import type { Outcome } from '../../core/records/outcome.js';
 import { show } from '../../core/options.js';
 import { idText } from '../../core/text/paths.js';
 import type { DocumentChanges, DocumentFailure, DocumentJob } from '../../store/documents.js';
-import { decideRetry } from '../../time/retry.js';
+import { decideRetry } from '../../time/retry-decision.js';
 import type { Ending } from './locked-document.js';
 import type { Intervals } from '../../time/interval.js';
-import { nextRun, type Plan } from '../times/next.js';
+import { nextRun, type Plan } from './next.js';
 import type { ScheduleSettings } from '../options.js';
 
 export interface Circumstances {

@@ -12,6 +12,20 @@ export interface DocumentLocksOptions<Doc> {
   readonly stop: AbortSignal;
 }
 
+/** Takes the documents that were locked. */
+export interface LockReceiver<Doc> {
+  /** Called for each document before the next is locked. */
+  start(job: DocumentJob<Doc>, lock: Lock): void;
+  /** Called with all documents of one lock call, before any of them starts. */
+  locked?(jobs: readonly DocumentJob<Doc>[]): void;
+}
+
+export interface LockOptions {
+  readonly limit: number;
+  /** Lock nothing after this, by the store's clock. Absent: no end. */
+  readonly notAfter?: Date;
+}
+
 /** A lock is longer than requested by a random amount: at most this many milliseconds, and at most this share of it. */
 const MOST_MORE_MS = 1_000;
 const MORE = 0.05;
@@ -52,27 +66,30 @@ export class DocumentLocks<Doc> {
     return { until: new Date(this.#last), endsAt: clock.monotonic() + lockMs, fenced: true };
   }
 
-  /** Locks up to `limit` documents; returns how many it locked. */
-  async lock(limit: number, found: (job: DocumentJob<Doc>, lock: Lock) => void): Promise<number> {
+  /** Locks up to `limit` documents and hands them to the receiver; returns how many it locked. */
+  async lock({ limit, ...end }: LockOptions, receiver: LockReceiver<Doc>): Promise<number> {
     const { opened, refresh, stop } = this.#options;
     const { store, signal, marks } = opened;
+    const call = { signal, marks, ...end };
     await asked('read the clock', refresh);
     if (limit > 1 && store.lockMany !== undefined) {
       const lock = this.mint();
       const jobs = await asked(
         'lock documents',
-        async () => (await store.lockMany?.(lock.until, { limit, signal, marks })) ?? [],
+        async () => (await store.lockMany?.(lock.until, { limit, ...call })) ?? [],
       );
-      inTurn(jobs, (job) => found(job, lock));
+      receiver.locked?.(jobs);
+      inTurn(jobs, (job) => receiver.start(job, lock));
       return jobs.length;
     }
     for (let count = 0; count < limit; count += 1) {
       const lock = this.mint();
       const job = stop.aborted
         ? null
-        : await asked('lock a document', () => store.lockNext(lock.until, { signal, marks }));
+        : await asked('lock a document', () => store.lockNext(lock.until, call));
       if (job === null || job === undefined) return count;
-      found(job, lock);
+      receiver.locked?.([job]);
+      receiver.start(job, lock);
     }
     return limit;
   }

@@ -2,7 +2,8 @@ import type { Clock } from '../../core/clock.js';
 import { LeaseLostError } from '../../core/errors.js';
 import { keepRenewed } from '../../core/renewal.js';
 import type { OutageGrace } from './outage-grace.js';
-import type { LockedDocument, Lock } from './locked-document.js';
+import type { DocumentLocks } from './document-locks.js';
+import type { LockedDocument } from './locked-document.js';
 import { extendLocks, type Opened } from './writes.js';
 
 export interface LockKeeperOptions<Doc> {
@@ -11,7 +12,7 @@ export interface LockKeeperOptions<Doc> {
   /** 0: there are no locks to renew. */
   readonly lockMs: number;
   readonly grace: OutageGrace;
-  readonly mint: () => Lock;
+  readonly locks: Pick<DocumentLocks<Doc>, 'mint'>;
   readonly error: (error: unknown) => void;
 }
 
@@ -86,8 +87,8 @@ export class LockKeeper<Doc> {
   }
 
   async #extend(helds: readonly LockedDocument<Doc>[]): Promise<boolean> {
-    const { clock, mint } = this.#options;
-    const lock = mint();
+    const { clock, locks } = this.#options;
+    const lock = locks.mint();
     const answers = await this.#write(helds, lock.until);
     if (answers === undefined) for (const locked of helds) locked.mayBeRenewed(lock);
     for (const [index, locked] of helds.entries()) {

@@ -39,6 +39,8 @@ export class LockedDocument<Doc> {
   isForgone = false;
   /** A stop has given up on it: the outcome of its handler is ignored. */
   isAbandoned = false;
+  /** Its handler was called. */
+  wasStarted = false;
   #looks = 0;
   /** Values that `sleepUntil` may have unless another process wrote it; the likeliest first. */
   #values: readonly [Date, ...Date[]];

@@ -2,14 +2,15 @@ import type { Clock } from '../../core/clock.js';
 import { LeaseLostError } from '../../core/errors.js';
 import { BatchRecorder, type BatchWriter, type Written } from '../../engine/record/batch-recorder.js';
 import type { Fenced } from '../../store/documents.js';
+import type { LockKeeper } from './lock-keeper.js';
 import type { Ending, LockedDocument } from './locked-document.js';
 import { asked, writeEndings, type Opened } from './writes.js';
 
 export interface RecorderOptions<Doc> {
   readonly opened: Opened<Doc>;
   readonly clock: Clock;
-  /** Resolves when no renewal is in progress that could change what a write has to match. */
-  readonly settled: () => Promise<unknown>;
+  /** A renewal in progress could change what a write has to match. */
+  readonly keeper: Pick<LockKeeper<Doc>, 'settled'>;
   readonly error: (error: unknown, locked?: LockedDocument<Doc>) => void;
 }
 
@@ -49,7 +50,7 @@ export class Recorder<Doc> implements BatchWriter<Recording<Doc>> {
 
   async write(batch: readonly Recording<Doc>[]): Promise<readonly Written<Recording<Doc>>[]> {
     const endings = batch.map(({ locked, decide }) => ({ locked, ending: decide(), basis: locked.basis }));
-    await this.#options.settled();
+    await this.#options.keeper.settled();
     try {
       const written = await writeEndings(this.#options.opened, endings);
       const changed: boolean[] = [];

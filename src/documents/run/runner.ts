@@ -1,11 +1,11 @@
 import { pause, within, type Clock } from '../../core/clock.js';
-import { asError, OptionError, StoppingError } from '../../core/errors.js';
+import { asError, LeaseLostError, OptionError, StoppingError } from '../../core/errors.js';
 import type { Logger } from '../../core/logger.js';
 import type { Ended } from '../../core/meter.js';
 import type { Outcome } from '../../core/records/outcome.js';
 import { endOf, thrownOutcome, tracedEnd } from '../../engine/record/ending.js';
 import type { DocumentFailure, DocumentJob } from '../../store/documents.js';
-import type { Attention } from '../../time/recurrence.js';
+import type { Attention } from '../../time/missed.js';
 import {
   afterCrash,
   conclude,
@@ -19,12 +19,25 @@ import type { OutageGrace } from './outage-grace.js';
 import { LockedDocument, type Ending, type Lock } from './locked-document.js';
 import type { Hooks } from './hooks.js';
 import { Intervals } from '../../time/interval.js';
+import type { DocumentLocks } from './document-locks.js';
 import { LockKeeper } from './lock-keeper.js';
+import type { LoopRunner } from './loop.js';
 import { isRetried, type Measures } from './measures.js';
-import { isSkipped } from '../times/next.js';
+import { isSkipped } from './next.js';
+import type { ScheduleGate } from './schedule-gate.js';
 import type { ScheduleErrorContext, ScheduleSettings } from '../options.js';
 import { Recorder } from './recorder.js';
 import type { Opened } from './writes.js';
+
+/** The loop of a scheduler, as its runner sees it. */
+interface RunnerLoop {
+  /** How late a run may be without counting as missed. */
+  readonly attention: Attention;
+  /** A slot is free, or an outcome is recorded. `isBusy`: other documents run or are being recorded. */
+  freed(isBusy: boolean): void;
+  /** A document is due again at this time. */
+  planned(at: Date): void;
+}
 
 export interface DocumentRunnerOptions<Doc> {
   readonly opened: Opened<Doc>;
@@ -34,13 +47,12 @@ export interface DocumentRunnerOptions<Doc> {
   readonly log: Logger;
   readonly measures: Measures;
   readonly grace: OutageGrace;
-  readonly mint: () => Lock;
-  /** How late a run may be without counting as missed, given how often this scheduler polls. */
-  readonly attention: () => Attention;
-  /** Called when a slot is free, or an outcome is recorded. */
-  readonly freed: () => void;
-  /** Called with the time at which a document is due again. */
-  readonly planned: (at: Date) => void;
+  readonly locks: DocumentLocks<Doc>;
+  readonly loop: RunnerLoop;
+  /** The limits of the schedule; undefined without a mill that runs. */
+  readonly gate: () => ScheduleGate | undefined;
+  /** Documents that are locked after this are given back. */
+  readonly stop: AbortSignal;
 }
 
 /** What a run came to, and what to report and count. */
@@ -77,7 +89,7 @@ function documentOf<Doc>(job: DocumentJob<Doc>): Doc {
 }
 
 /** Runs locked documents. Duties: call the handler, keep the lock, record the outcome, and end the runs at a stop. */
-export class DocumentRunner<Doc> {
+export class DocumentRunner<Doc> implements LoopRunner<Doc> {
   readonly #options: DocumentRunnerOptions<Doc>;
   readonly #intervals = new Intervals();
   readonly #keeper: LockKeeper<Doc>;
@@ -90,19 +102,19 @@ export class DocumentRunner<Doc> {
 
   constructor(options: DocumentRunnerOptions<Doc>) {
     this.#options = options;
-    const { opened, clock, settings, grace, mint } = options;
+    const { opened, clock, settings, grace, locks } = options;
     this.#keeper = new LockKeeper({
       opened,
       clock,
       lockMs: settings.lockMs,
       grace,
-      mint,
+      locks,
       error: (error) => void options.hooks.error(error, { where: 'renew' }),
     });
     this.#recorder = new Recorder({
       opened,
       clock,
-      settled: () => this.#keeper.settled(),
+      keeper: this.#keeper,
       error: (error, locked) => void this.#report({ error, where: 'record' }, locked),
     });
   }
@@ -118,14 +130,32 @@ export class DocumentRunner<Doc> {
     return this.#open.size >= MOST_UNRECORDED ? 0 : concurrency - this.#running.size;
   }
 
+  /** Runs a document that was just locked, or gives it back after the stop. */
   start(job: DocumentJob<Doc>, lock: Lock): void {
+    const { clock, stop } = this.#options;
+    if (stop.aborted) {
+      this.giveBack(job, lock);
+      return;
+    }
     const running = this.#run(new LockedDocument(job, lock));
-    this.#options.clock.track?.(running);
+    clock.track?.(running);
   }
 
-  /** Gives back a document that was locked and must no longer run. */
-  release(job: DocumentJob<Doc>, lock: Lock): void {
+  giveBack(job: DocumentJob<Doc>, lock: Lock): void {
     this.#giveBack(new LockedDocument(job, lock));
+  }
+
+  /** How many documents count against limits: from their lock until their end is recorded. */
+  get held(): number {
+    return this.#open.size;
+  }
+
+  /** The permits of what runs are lost: their handlers' signals abort. */
+  leaseLost(reason: string): void {
+    const error = new LeaseLostError(
+      `The lease of this instance was lost, and with it its share of the limits: ${reason}.`,
+    );
+    for (const locked of this.#running) locked.abort(error);
   }
 
   /**
@@ -180,7 +210,7 @@ export class DocumentRunner<Doc> {
   }
 
   async #run(locked: LockedDocument<Doc>): Promise<void> {
-    const { hooks, settings, freed } = this.#options;
+    const { hooks, settings, loop } = this.#options;
     hooks.busy();
     this.#running.add(locked);
     this.#open.add(locked);
@@ -193,12 +223,18 @@ export class DocumentRunner<Doc> {
     });
     if (locked.isAbandoned) return;
     this.#ended(locked);
-    if (settings.concurrency > 1) freed();
+    if (settings.concurrency > 1) loop.freed(this.isBusy);
     const recording = this.#record(locked, verdict);
     for (const fault of verdict.faults) await this.#report(fault, locked);
-    await recording;
+    this.#close(locked, await recording);
+    loop.freed(this.isBusy);
+  }
+
+  #close(locked: LockedDocument<Doc>, as?: Ended): void {
     this.#open.delete(locked);
-    freed();
+    const isFailed = locked.wasStarted && (as === 'failed' || as === 'retried');
+    const how = as === 'completed' ? 'succeeded' : isFailed ? 'failed' : 'other';
+    this.#options.gate()?.ended(locked.id, how, locked.wasStarted);
   }
 
   #ended(locked: LockedDocument<Doc>): void {
@@ -213,13 +249,16 @@ export class DocumentRunner<Doc> {
     void this.#recorder
       .record(locked, () => ending)
       .then((recorded) => {
-        this.#open.delete(locked);
+        this.#close(locked);
         if (recorded) this.#count({ as: 'released' });
       });
   }
 
-  /** Without a retry policy nothing is written for a failed run, but it is counted. */
-  async #record(locked: LockedDocument<Doc>, { conclude, end }: Verdict<Doc>): Promise<void> {
+  /**
+   * Without a retry policy nothing is written for a failed run, but it is counted. Returns what it counts as; undefined
+   * if the lock was lost.
+   */
+  async #record(locked: LockedDocument<Doc>, { conclude, end }: Verdict<Doc>): Promise<Ended | undefined> {
     const { name, meter } = this.#options.measures;
     let conclusion = conclude(locked.job);
     const decide = (): Ending => {
@@ -231,15 +270,17 @@ export class DocumentRunner<Doc> {
     if (problem !== undefined) await this.#report({ error: problem, where: 'interval' }, locked);
     if (!recorded) {
       meter.lost('document', name);
-      return;
+      return undefined;
     }
-    this.#count(end?.(conclusion));
-    if (next !== undefined) this.#options.planned(next);
+    const ended = end?.(conclusion);
+    this.#count(ended);
+    if (next !== undefined) this.#options.loop.planned(next);
     if (dropped === true)
       this.#options.log.warn(
         { document: locked.id },
         `${locked.id} missed more runs than a schedule catches up on; the oldest ones are dropped`,
       );
+    return ended?.as;
   }
 
   #report({ error, where }: Fault, locked?: LockedDocument<Doc>): Promise<void> {
@@ -317,6 +358,9 @@ export class DocumentRunner<Doc> {
 
   async #call(locked: LockedDocument<Doc>): Promise<Outcome> {
     const { job, signal } = locked;
+    // The process may have been paused since the lock, for longer than its permits hold.
+    if (this.#options.gate()?.mayRun === false) return { kind: 'released' };
+    locked.wasStarted = true;
     this.#keeper.add(locked);
     try {
       return {
@@ -337,7 +381,7 @@ export class DocumentRunner<Doc> {
     const about = this.#about();
     try {
       const plan = planOf(job, about);
-      return plan !== null && isSkipped(plan, about.now, this.#options.attention());
+      return plan !== null && isSkipped(plan, about.now, this.#options.loop.attention);
     } catch (problem) {
       if (problem instanceof OptionError) return false;
       throw problem;

@@ -5,9 +5,9 @@ import type { DocumentJobStore, DocumentWatch } from '../../store/documents.js';
 import { OutageGrace } from './outage-grace.js';
 import type { Hooks } from './hooks.js';
 import { DocumentLocks } from './document-locks.js';
-import { DueScan } from './due-scan.js';
 import { DueLoop } from './loop.js';
 import type { Measures } from './measures.js';
+import type { GatedRun, ScheduleGate } from './schedule-gate.js';
 import type { PollMs, ScheduleSettings } from '../options.js';
 import { DocumentRunner } from './runner.js';
 import type { Opened } from './writes.js';
@@ -22,27 +22,33 @@ export interface SchedulerRunOptions<Doc> {
   readonly hooks: Hooks<Doc>;
   readonly log: Logger;
   readonly measures: Measures;
+  /** True while nothing may start. */
+  readonly isPaused: () => Promise<boolean>;
+  /** The limits of the schedule; undefined without a mill that runs. */
+  readonly gate: () => ScheduleGate | undefined;
 }
 
 /** How long a stop waits for a lock call in progress. */
 const LOCK_LIMIT_MS = 10_000;
 
 /** One run of a scheduler, from `start` to `stop`. */
-export class SchedulerRun<Doc> {
+export class SchedulerRun<Doc> implements GatedRun {
   readonly #options: SchedulerRunOptions<Doc>;
   /** Ends the polling for documents. */
   readonly #stop = new AbortController();
   /** Aborts calls to the store. */
   readonly #abort = new AbortController();
   readonly #wake: Wake;
-  readonly #loop: DueLoop;
+  readonly #loop: DueLoop<Doc>;
   readonly #runner: DocumentRunner<Doc>;
+  #attached: ScheduleGate | undefined;
   #looping: Promise<void> = Promise.resolve();
   #watch: DocumentWatch | undefined;
 
   constructor(options: SchedulerRunOptions<Doc>) {
     this.#options = options;
-    const { store, clock, settings, pollMs, hooks, log, measures, refresh } = options;
+    const { store, clock, settings, pollMs, hooks, log, measures, refresh, isPaused } = options;
+    const gate = (): ScheduleGate | undefined => this.#gate();
     // Without a lock duration there is no lock end to mark.
     const marks = settings.retry !== undefined && settings.lockMs > 0 && store.marks === true;
     const opened: Opened<Doc> = { store, signal: this.#abort.signal, marks };
@@ -50,6 +56,19 @@ export class SchedulerRun<Doc> {
     this.#wake = new Wake(clock);
     const grace = new OutageGrace(clock, settings.lockMs);
     const locks = new DocumentLocks({ opened, clock, lockMs: settings.lockMs, refresh, stop });
+    this.#loop = new DueLoop({
+      opened,
+      clock,
+      wake: this.#wake,
+      grace,
+      settings,
+      pollMs,
+      locks,
+      hooks,
+      isPaused,
+      gate,
+      isDirect: () => this.#watch?.direct === true,
+    });
     this.#runner = new DocumentRunner({
       opened,
       clock,
@@ -58,30 +77,31 @@ export class SchedulerRun<Doc> {
       log,
       measures,
       grace,
-      mint: () => locks.mint(),
-      attention: () => ({
-        delayMs: settings.nextMs + (settings.idleMs > 0 ? settings.idleMs : pollMs.max),
-        since: this.#loop.since,
-      }),
-      freed: () => this.#loop.freed(),
-      planned: (at) => this.#loop.planned(at),
+      locks,
+      loop: this.#loop,
+      gate,
+      stop,
     });
-    this.#loop = new DueLoop({
-      clock,
-      wake: this.#wake,
-      grace,
-      settings,
-      pollMs: () =>
-        this.#watch?.direct === true && store.look !== undefined ? { ...pollMs, max: Infinity } : pollMs,
-      room: () => this.#runner.room,
-      lock: (limit) =>
-        // Documents that are locked after a stop are given back.
-        locks.lock(limit, (job, lock) => this.#runner[stop.aborted ? 'release' : 'start'](job, lock)),
-      look: new DueScan(opened, hooks).look,
-      busy: () => this.#runner.isBusy,
-      idle: () => hooks.idle({ signal: stop }),
-      error: (error) => hooks.error(error, { where: 'lock' }),
-    });
+  }
+
+  /** The mill may start after the schedule. */
+  #gate(): ScheduleGate | undefined {
+    const gate = this.#options.gate();
+    if (gate !== this.#attached) gate?.attach(this);
+    this.#attached = gate;
+    return gate;
+  }
+
+  get held(): number {
+    return this.#runner.held;
+  }
+
+  wake(): void {
+    this.#wake.notify();
+  }
+
+  leaseLost(reason: string): void {
+    this.#runner.leaseLost(reason);
   }
 
   get isBusy(): boolean {
@@ -108,7 +128,7 @@ export class SchedulerRun<Doc> {
   }
 
   begin(): void {
-    this.#looping = this.#loop.run(this.#stop.signal);
+    this.#looping = this.#loop.run(this.#runner, this.#stop.signal);
     void this.#listen();
   }
 
@@ -120,6 +140,7 @@ export class SchedulerRun<Doc> {
     // what it locked is due again when the lock ends.
     await within(clock, LOCK_LIMIT_MS, this.#looping);
     await this.#runner.end(hurry);
+    this.#attached?.attach(undefined);
     this.#abort.abort();
     await this.#watch?.close().catch((error: unknown) => hooks.error(error, { where: 'watch' }));
   }

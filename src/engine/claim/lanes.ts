@@ -1,6 +1,8 @@
 import type { Work } from '../../core/records/work.js';
-import { isAlive, type Cluster, type Instance, type NameLimit } from '../../store/port.js';
-import { HORIZON_MS, Prefetch } from './prefetch.js';
+import type { NameLimit } from '../../store/port.js';
+import type { Batching } from '../../time/batching.js';
+import type { Place } from '../lease/lease-watch.js';
+import { HORIZON_MS, MOST_BYTES_AHEAD, Prefetch } from './prefetch.js';
 
 /** The most names in one claim; further names take turns. */
 const NAMES_PER_CLAIM = 32;
@@ -29,6 +31,8 @@ export interface LaneOptions {
   readonly concurrency: number;
   /** If false, work of this name is claimed only for free slots. Default: true. */
   readonly ahead?: boolean;
+  /** Work of this name runs in batches, each in one slot. Default: one at a time. */
+  readonly batch?: Batching;
 }
 
 interface Waiting<W> {
@@ -41,6 +45,10 @@ interface Lane<W> {
   readonly name: string;
   concurrency: number;
   mayTakeAhead: boolean;
+  /** A limit lets nothing of the name through now. */
+  isBarred: boolean;
+  batch: Batching | undefined;
+  /** How many slots its runs take. */
   running: number;
   readonly buffer: Waiting<W>[];
   readonly prefetch: Prefetch;
@@ -59,9 +67,16 @@ export interface LaneRequest {
  */
 export class Lanes<W extends Work = Work> {
   readonly #lanes = new Map<string, Lane<W>>();
+  /** The names that are run here, in the order of their turns. There may be many, so nothing goes through all of them. */
+  #ring: readonly Lane<W>[] = [];
+  /** Lanes whose work runs or waits in a buffer; those whose turn comes first are first. */
+  readonly #active = new Set<Lane<W>>();
+  /** Lanes with runs so short that prefetching is worthwhile. */
+  readonly #short = new Set<Lane<W>>();
   readonly #slots: number;
   readonly #shared: Slots;
   #running = 0;
+  #buffered = 0;
   #turn = 0;
 
   /** `shared` are the slots of the whole instance, across all kinds of work. */
@@ -73,10 +88,23 @@ export class Lanes<W extends Work = Work> {
   /** Applies the current definitions. Names that are not among them are no longer claimed or started. */
   define(workers: ReadonlyMap<string, LaneOptions>): void {
     for (const lane of this.#lanes.values()) if (!workers.has(lane.name)) lane.concurrency = 0;
-    for (const [name, { concurrency, ahead: mayTakeAhead = true }] of workers) {
-      const lane = this.#lanes.get(name) ?? { name, running: 0, buffer: [], prefetch: new Prefetch() };
-      this.#lanes.set(name, Object.assign(lane, { concurrency, mayTakeAhead }));
+    for (const [name, { concurrency, ahead: mayTakeAhead = true, batch }] of workers) {
+      const lane = this.#lanes.get(name) ?? {
+        name,
+        isBarred: false,
+        running: 0,
+        buffer: [],
+        prefetch: new Prefetch(),
+      };
+      this.#lanes.set(name, Object.assign(lane, { concurrency, mayTakeAhead, batch }));
     }
+    this.#ring = [...this.#lanes.values()].filter((lane) => lane.concurrency > 0);
+  }
+
+  /** Says whether a limit lets nothing of the name through. What was claimed of it may start. */
+  bar(name: string, isBarred: boolean): void {
+    const lane = this.#lanes.get(name);
+    if (lane !== undefined) lane.isBarred = isBarred;
   }
 
   get running(): number {
@@ -84,44 +112,88 @@ export class Lanes<W extends Work = Work> {
   }
 
   get buffered(): number {
-    let count = 0;
-    for (const lane of this.#lanes.values()) count += lane.buffer.length;
-    return count;
+    return this.#buffered;
   }
 
-  /** True if it is worth claiming work of this name now. */
-  hasRoom(name: string): boolean {
-    const lane = this.#lanes.get(name);
-    return lane !== undefined && wants(lane, this.#room());
+  get #bufferedBytes(): number {
+    let sum = 0;
+    for (const lane of this.#active) for (const { work } of lane.buffer) sum += work.bytes ?? 0;
+    return sum;
+  }
+
+  /** True if work of this name runs here. */
+  has(name: string): boolean {
+    return (this.#lanes.get(name)?.concurrency ?? 0) > 0;
+  }
+
+  /** True if work of this name runs in batches. */
+  isBatched(name: string): boolean {
+    return this.#lanes.get(name)?.batch !== undefined;
+  }
+
+  /** Returns a test whether it is worth claiming work of a name, as things are now. */
+  roomFor(): (name: string) => boolean {
+    const free = this.#room();
+    return (name) => {
+      const lane = this.#lanes.get(name);
+      return lane !== undefined && wants(lane, free);
+    };
   }
 
   /** What to claim: names with room, those known to be due first, the rest in turn. Null if no claim is worthwhile. */
-  request(
-    cluster: Cluster | undefined,
-    self: Instance,
-    due: ReadonlySet<string> = new Set(),
-  ): LaneRequest | null {
+  request(place: Place, due: ReadonlySet<string> = new Set()): LaneRequest | null {
     const free = this.#room();
-    const inTurn = this.#inTurn().filter((lane) => wants(lane, free));
-    if (inTurn.length === 0) return null;
-    this.#turn += 1;
+    const chosen = this.#choose(due, (lane) => wants(lane, free), free > 0);
+    if (chosen.length === 0) return null;
     const limits = new Map<string, NameLimit>();
-    const first = inTurn.filter((lane) => due.has(lane.name));
-    const rest = inTurn.filter((lane) => !due.has(lane.name));
-    for (const lane of [...first, ...rest].slice(0, NAMES_PER_CLAIM)) {
-      limits.set(lane.name, { max: room(lane, free), ...placeOf(lane.name, cluster, self) });
-    }
+    for (const lane of chosen) limits.set(lane.name, { max: room(lane, free), ...place });
     const most = [...limits.values()].reduce((sum, limit) => sum + limit.max, 0);
-    const total = Math.min(most, this.#worthTaking(free));
+    const total = Math.min(most, this.#worthTaking(free, chosen));
     return total === 0 ? null : { limits, total };
   }
 
-  /** Free slots that no buffered work can fill, plus what all slots together get done within the prefetch horizon. */
-  #worthTaking(free: number): number {
-    const lanes = [...this.#lanes.values()];
-    const startable = lanes.reduce((sum, lane) => sum + Math.min(lane.buffer.length, freeIn(lane, free)), 0);
-    const ahead = Math.max(0, ...lanes.map((lane) => aheadOf(lane, this.#slots)));
-    return Math.max(0, free - startable) + Math.max(0, ahead - (this.buffered - startable));
+  /** Goes on from turn to turn until it has enough. Without a free slot only prefetching is worthwhile. */
+  #choose(due: ReadonlySet<string>, isWanted: (lane: Lane<W>) => boolean, isFree: boolean): Lane<W>[] {
+    const chosen: Lane<W>[] = [];
+    const first = [...due].flatMap((name) => this.#lanes.get(name) ?? []);
+    const rest = isFree ? this.#ring : [...this.#short];
+    let passed = 0;
+    for (const lane of inTurn(first, this.#turn)) {
+      if (chosen.length === NAMES_PER_CLAIM) break;
+      passed += 1;
+      if (isWanted(lane)) chosen.push(lane);
+    }
+    for (const lane of inTurn(rest, this.#turn)) {
+      if (chosen.length === NAMES_PER_CLAIM) break;
+      passed += 1;
+      if (!due.has(lane.name) && isWanted(lane)) chosen.push(lane);
+    }
+    // If all names fit into one claim, another one comes first in the next; otherwise the next claim goes on from here.
+    this.#turn += chosen.length === NAMES_PER_CLAIM ? passed : 1;
+    return chosen;
+  }
+
+  /**
+   * Free slots that no buffered work can fill, with what fills their batches, plus what all slots together get done
+   * within the prefetch horizon.
+   */
+  #worthTaking(free: number, chosen: readonly Lane<W>[]): number {
+    let taken = 0;
+    let startable = 0;
+    let ahead = 0;
+    let rest = 0;
+    for (const lane of this.#active) {
+      const most = Math.min(lane.buffer.length, fill(lane, free));
+      startable += most;
+      taken += Math.ceil(most / perSlot(lane));
+    }
+    for (const lane of [...this.#active, ...chosen]) ahead = Math.max(ahead, aheadOf(lane, this.#slots));
+    for (const lane of chosen)
+      rest += Math.max(0, fill(lane, free) - Math.max(lane.buffer.length, freeIn(lane, free)));
+    const isFull = this.#bufferedBytes >= MOST_BYTES_AHEAD;
+    return (
+      Math.max(0, free - taken) + rest + (isFull ? 0 : Math.max(0, ahead - (this.#buffered - startable)))
+    );
   }
 
   /**
@@ -131,8 +203,7 @@ export class Lanes<W extends Work = Work> {
   #room(): number {
     const free = this.#free;
     if (free > 0) return free;
-    const running = [...this.#lanes.values()].filter((lane) => lane.running > 0);
-    const brisk = running.every((lane) => aheadOf(lane) > 0);
+    const brisk = [...this.#active].every((lane) => lane.running === 0 || aheadOf(lane) > 0);
     return brisk ? Math.min(TURNOVER, this.#slots) : 0;
   }
 
@@ -142,7 +213,14 @@ export class Lanes<W extends Work = Work> {
 
   /** Buffers claimed work. `now` is monotonic time. */
   accept(works: readonly W[], now: number): void {
-    for (const work of works) this.#lanes.get(work.name)?.buffer.push({ work, since: now });
+    for (const work of works) {
+      const lane = this.#lanes.get(work.name);
+      if (lane === undefined) continue;
+      lane.buffer.push({ work, since: now });
+      lane.prefetch.weigh(work.bytes ?? 0);
+      this.#buffered += 1;
+      this.#active.add(lane);
+    }
   }
 
   /**
@@ -150,37 +228,71 @@ export class Lanes<W extends Work = Work> {
    * out to be long. Such a name prefetches nothing until its runs are short again.
    */
   aged(now: number): readonly W[] {
-    return [...this.#lanes.values()].flatMap((lane) => {
-      const worth = freeIn(lane, this.#free) + aheadOf(lane);
+    return [...this.#active].flatMap((lane) => {
+      const worth = fill(lane, this.#free) + aheadOf(lane);
+      const gatheringMs = lane.batch?.waitMs ?? 0;
       // Work that has just arrived may still get a slot at any moment, so it stays for the horizon at least.
-      const limitMs = (at: number): number => (at < worth ? LONGEST_WAIT_MS : HORIZON_MS);
+      const limitMs = (at: number): number => gatheringMs + (at < worth ? LONGEST_WAIT_MS : HORIZON_MS);
       const isAged = ({ since }: Waiting<W>, at: number): boolean => now - since >= limitMs(at);
       const back = lane.buffer.filter(isAged);
       if (back.length === 0) return [];
       lane.buffer.splice(0, Infinity, ...lane.buffer.filter((one, at) => !isAged(one, at)));
       lane.prefetch.turnedOutLong();
+      this.#short.delete(lane);
+      this.#unbuffered(lane, back.length);
       return back.map(({ work }) => work);
     });
   }
 
-  /** Takes a slot for the next buffered work that may start, and returns that work; undefined if there is none. */
-  next(): W | undefined {
+  /**
+   * Takes a slot for the next buffered work that may start, and returns that work: a batch, or one piece of work.
+   * Undefined if there is none. `now` is monotonic time.
+   */
+  next(now: number): readonly W[] | undefined {
     if (this.#free <= 0) return undefined;
-    for (const lane of this.#inTurn()) {
+    for (const lane of this.#active) {
       if (lane.running >= lane.concurrency) continue;
-      const first = lane.buffer.shift();
-      if (first === undefined) continue;
-      this.#turn += 1;
+      const count = startable(lane, now);
+      if (count === 0) continue;
+      const works = lane.buffer.splice(0, count).map(({ work }) => work);
       this.#take(lane);
-      return first.work;
+      this.#unbuffered(lane, count);
+      // The others have their turn before it.
+      this.#active.delete(lane);
+      this.#active.add(lane);
+      return works;
     }
     return undefined;
   }
 
-  /** Takes a slot for work that is about to be stored. Returns false if no slot is free or other work waits for it. */
+  /** Milliseconds until a batch that has a slot stops waiting for more work; undefined if none waits. */
+  gatheringMs(now: number): number | undefined {
+    if (this.#free <= 0) return undefined;
+    const left = [...this.#active].flatMap((lane) => {
+      const [first] = lane.buffer;
+      if (lane.batch === undefined || first === undefined || lane.running >= lane.concurrency) return [];
+      return Math.max(0, first.since + lane.batch.waitMs - now);
+    });
+    return left.length === 0 ? undefined : Math.min(...left);
+  }
+
+  #unbuffered(lane: Lane<W>, count: number): void {
+    this.#buffered -= count;
+    this.#rest(lane);
+  }
+
+  /** Takes a lane off the active ones if none of its work is left. */
+  #rest(lane: Lane<W>): void {
+    if (lane.running === 0 && lane.buffer.length === 0) this.#active.delete(lane);
+  }
+
+  /**
+   * Takes a slot for work that is about to be stored. Returns false if no slot is free or other work waits for it, or if
+   * the work belongs into a batch.
+   */
   reserve(name: string): boolean {
     const lane = this.#lanes.get(name);
-    if (lane === undefined || lane.buffer.length > 0) return false;
+    if (lane === undefined || lane.buffer.length > 0 || lane.batch !== undefined) return false;
     if (this.#free <= 0 || lane.running >= lane.concurrency) return false;
     this.#take(lane);
     return true;
@@ -190,6 +302,7 @@ export class Lanes<W extends Work = Work> {
     lane.running += 1;
     this.#running += 1;
     this.#shared.running += 1;
+    this.#active.add(lane);
   }
 
   /** Gives a slot back, without learning from a run. */
@@ -199,73 +312,99 @@ export class Lanes<W extends Work = Work> {
     lane.running -= 1;
     this.#running -= 1;
     this.#shared.running -= 1;
+    this.#rest(lane);
   }
 
   /** Gives a slot back after a run. Returns whether a claim for its name is worthwhile now. */
   done(name: string, durationMs: number): boolean {
     const lane = this.#lanes.get(name);
     if (lane === undefined) return false;
-    this.free(name);
     lane.prefetch.learn(durationMs);
+    if (aheadOf(lane) > 0) this.#short.add(lane);
+    else this.#short.delete(lane);
+    this.free(name);
     return wants(lane, this.#room());
   }
 
   /** Removes work from its buffer. Returns false if it is no longer there, because it has started. */
   take(work: W): boolean {
-    const buffer = this.#lanes.get(work.name)?.buffer ?? [];
-    const at = buffer.findIndex((other) => other.work.id === work.id);
-    if (at >= 0) buffer.splice(at, 1);
-    return at >= 0;
+    const lane = this.#lanes.get(work.name);
+    const at = lane?.buffer.findIndex((other) => other.work.id === work.id) ?? -1;
+    if (lane === undefined || at < 0) return false;
+    lane.buffer.splice(at, 1);
+    this.#unbuffered(lane, 1);
+    return true;
   }
 
   waiting(): readonly W[] {
-    return [...this.#lanes.values()].flatMap((lane) => lane.buffer.map(({ work }) => work));
+    return [...this.#active].flatMap((lane) => lane.buffer.map(({ work }) => work));
   }
 
   /** Empties all buffers, or that of one name, and returns the work. */
   drain(name?: string): readonly W[] {
-    return this.#drain((lane) => name === undefined || lane.name === name);
+    if (name === undefined) return this.#drain([...this.#active]);
+    const lane = this.#lanes.get(name);
+    return lane === undefined ? [] : this.#drain([lane]);
   }
 
   /** Empties the buffers of names that are no longer run here, and returns the work. */
   drainUndefined(): readonly W[] {
-    return this.#drain((lane) => lane.concurrency === 0);
+    return this.#drain([...this.#active].filter((lane) => lane.concurrency === 0));
   }
 
-  #drain(which: (lane: Lane<W>) => boolean): readonly W[] {
-    const lanes = [...this.#lanes.values()].filter(which);
-    return lanes.flatMap((lane) => lane.buffer.splice(0).map(({ work }) => work));
-  }
-
-  #inTurn(): Lane<W>[] {
-    const lanes = [...this.#lanes.values()];
-    const start = lanes.length === 0 ? 0 : this.#turn % lanes.length;
-    return [...lanes.slice(start), ...lanes.slice(0, start)];
+  #drain(lanes: readonly Lane<W>[]): readonly W[] {
+    return lanes.flatMap((lane) => {
+      const drained = lane.buffer.splice(0).map(({ work }) => work);
+      this.#unbuffered(lane, drained.length);
+      return drained;
+    });
   }
 }
 
-/** How much of a name is worth prefetching if at most `most` of it can run at once. */
+/** All lanes, beginning with the one whose turn it is. */
+function* inTurn<L>(lanes: readonly L[], turn: number): Generator<L> {
+  for (let n = 0; n < lanes.length; n += 1) yield lanes[(turn + n) % lanes.length] as L;
+}
+
+/** How much of a name is worth prefetching if at most `most` slots run it at once. */
 const aheadOf = (lane: Lane<Work>, most: number = lane.concurrency): number =>
-  lane.mayTakeAhead ? lane.prefetch.ahead(most) : 0;
+  lane.mayTakeAhead ? lane.prefetch.ahead(most, perSlot(lane)) : 0;
 
 const freeIn = (lane: Lane<Work>, free: number): number =>
   Math.max(0, Math.min(lane.concurrency - lane.running, free));
 
+/** How much work of a name one slot runs: a batch, which is smaller if its work is large. */
+const perSlot = (lane: Lane<Work>): number =>
+  lane.batch === undefined ? 1 : lane.prefetch.within(lane.batch.size);
+
+/** How much work fills the free slots. Batches beyond the first share the limit of what may be held in memory. */
+function fill(lane: Lane<Work>, free: number): number {
+  const slots = freeIn(lane, free);
+  if (lane.batch === undefined || slots === 0) return slots;
+  return Math.max(perSlot(lane), slots, lane.prefetch.within(slots * lane.batch.size));
+}
+
 const room = (lane: Lane<Work>, free: number): number =>
-  Math.max(0, freeIn(lane, free) + aheadOf(lane) - lane.buffer.length);
+  Math.max(0, fill(lane, free) + aheadOf(lane) - lane.buffer.length);
 
 /** True if a claim is worthwhile: a slot would stay empty, or at least half of the prefetched work is used up. */
 function wants(lane: Lane<Work>, free: number): boolean {
-  if (room(lane, free) === 0) return false;
-  if (lane.buffer.length < freeIn(lane, free)) return true;
+  if (lane.isBarred || room(lane, free) === 0) return false;
+  if (lane.buffer.length < fill(lane, free)) return true;
   return lane.buffer.length <= aheadOf(lane) / 2;
 }
 
-/** This instance's place among the live instances that run the name; the first of one if it is alone. */
-function placeOf(name: string, cluster: Cluster | undefined, self: Instance): { rank: number; of: number } {
-  const peers = (cluster?.instances ?? [])
-    .filter((peer) => isAlive(peer) && peer.names.includes(name))
-    .map((peer) => peer.life)
-    .sort();
-  return { rank: Math.max(0, peers.indexOf(self.life)), of: Math.max(1, peers.length) };
+/** How much buffered work one slot may start now: nothing while a batch that is not full waits for more. */
+function startable({ batch, buffer }: Lane<Work>, now: number): number {
+  const [first] = buffer;
+  if (first === undefined) return 0;
+  if (batch === undefined) return 1;
+  let count = 1;
+  let bytes = first.work.bytes ?? 0;
+  for (const { work } of buffer.slice(1, batch.size)) {
+    bytes += work.bytes ?? 0;
+    if (bytes > MOST_BYTES_AHEAD) return count;
+    count += 1;
+  }
+  return count === batch.size || now - first.since >= batch.waitMs ? count : 0;
 }

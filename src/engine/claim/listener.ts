@@ -1,6 +1,6 @@
 import { Backoff } from '../../core/backoff.js';
 import type { Clock, Timer } from '../../core/clock.js';
-import type { Hint, Store, WakeUp, Watch, WorkKind } from '../../store/port.js';
+import type { DueNames, Hint, ScopeRef, Store, WakeUp, Watch, WorkKind } from '../../store/port.js';
 
 export interface ListenerOptions {
   readonly store: Store;
@@ -8,6 +8,8 @@ export interface ListenerOptions {
   readonly error: (error: unknown) => void;
   /** Definitions, leadership or requests have changed. */
   readonly news: () => void;
+  /** Permits of these scopes were given back, or their limits have changed. */
+  readonly freed: (scopes: readonly ScopeRef[]) => void;
   /** Reports once that no wake-ups are available, and why: only polling finds work. */
   readonly unavailable: (reason: string) => void;
 }
@@ -15,7 +17,7 @@ export interface ListenerOptions {
 /** Receives the wake-ups of one kind of work. */
 export interface WakeSubscriber {
   readonly kind: WorkKind;
-  readonly wake: (hint?: Hint) => void;
+  readonly wake: (hint?: Hint, due?: DueNames) => void;
   readonly cancel: () => void;
 }
 
@@ -28,9 +30,10 @@ export interface WakeSubscription {
 
 /** Close the channel once all subscribers have been busy this long: it costs the database something per write. */
 const BUSY_MS = 1_000;
-const REOPEN_MS = { min: 1_000, max: 30_000 };
+/** With jitter, so that not all instances come back at once after a restart of the database. */
+const REOPEN_MS = { min: 1_000, max: 30_000, jitter: true };
 /** Backoff if notifications are unavailable: for good, or because the server was too busy to deliver one in time. */
-const UNHEARD_MS = { min: 5_000, max: 300_000 };
+const UNHEARD_MS = { min: 5_000, max: 300_000, jitter: true };
 
 /** Receives wake-ups for all engines of this instance, and closes the channel while all of them are busy. */
 export class Listener {
@@ -53,6 +56,11 @@ export class Listener {
 
   get wakeUp(): WakeUp {
     return this.#unavailable ? 'poll' : (this.#options.store.wakeUp ?? 'stream');
+  }
+
+  /** True while wake-ups are received. */
+  get isOpen(): boolean {
+    return this.#watch !== undefined;
   }
 
   join(waiting: WakeSubscriber): WakeSubscription {
@@ -91,14 +99,16 @@ export class Listener {
     const broken = new AbortController();
     try {
       const watch = await this.#options.store.watch({
-        wake: (kind, hint) => this.#tell(kind, (one) => one.wake(hint)),
+        wake: (kind, hint, due) => this.#tell(kind, (one) => one.wake(hint, due)),
         cancel: () => this.#tell('jobs', (one) => one.cancel()),
         news: () => this.#options.news(),
+        freed: (scopes) => this.#options.freed(scopes),
         broken: (problem) => {
           if (broken.signal.aborted) return;
           broken.abort();
           this.#broken(problem);
         },
+        fault: (problem) => this.#options.error(problem),
       });
       // The channel broke while it was being opened: this one is dead, and the next one is already scheduled.
       if (broken.signal.aborted) {

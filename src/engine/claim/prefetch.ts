@@ -4,16 +4,24 @@ const SHORT_MS = 50;
 export const HORIZON_MS = 250;
 /** The most work of one name to prefetch. */
 export const MOST_AHEAD = 500;
+/** The most that prefetched work may weigh, in bytes as the database sends them; in memory it is a few times that. */
+export const MOST_BYTES_AHEAD: number = 4 * 1024 * 1024;
 /** The weight of the latest run: the average covers about the last ten runs. */
 const WEIGHT = 0.1;
 
-/** Decides how much to claim beyond the free slots, from the average duration of handlers. */
+/** Decides how much to claim beyond the free slots, from the average duration of handlers and the size of their work. */
 export class Prefetch {
   #averageMs: number | undefined;
+  /** Rises at once and falls slowly: work that turns out large must not be claimed by the hundred. */
+  #bytesEach = 0;
 
   learn(durationMs: number): void {
     this.#averageMs =
       this.#averageMs === undefined ? durationMs : this.#averageMs + WEIGHT * (durationMs - this.#averageMs);
+  }
+
+  weigh(bytes: number): void {
+    this.#bytesEach = Math.max(bytes, this.#bytesEach + WEIGHT * (bytes - this.#bytesEach));
   }
 
   /** Prefetched work was not started in time, so the average was wrong. Prefetching resumes after enough short runs. */
@@ -21,10 +29,23 @@ export class Prefetch {
     this.#averageMs = Math.max(this.#averageMs ?? 0, 2 * SHORT_MS);
   }
 
-  /** Returns 0 until the first run has ended, so that a process that dies at once holds only the work it runs. */
-  ahead(concurrency: number): number {
+  /** How much of `count` may be held at once by its bytes; one piece of work always. */
+  within(count: number): number {
+    return Math.max(1, Math.min(count, this.#mostByBytes));
+  }
+
+  /**
+   * Returns 0 until the first run has ended, so that a process that dies at once holds only the work it runs. `each` is
+   * the work of one run: a second batch may wait beside the one that runs, whatever its size.
+   */
+  ahead(concurrency: number, each = 1): number {
     const average = this.#averageMs;
     if (average === undefined || average > SHORT_MS) return 0;
-    return Math.min(MOST_AHEAD, Math.ceil((concurrency * HORIZON_MS) / Math.max(average, 0.1)));
+    const inTime = Math.ceil((concurrency * HORIZON_MS) / Math.max(average, 0.1)) * each;
+    return Math.min(Math.max(MOST_AHEAD, each), inTime, this.#mostByBytes);
+  }
+
+  get #mostByBytes(): number {
+    return Math.floor(MOST_BYTES_AHEAD / Math.max(1, this.#bytesEach));
   }
 }

@@ -14,7 +14,7 @@ export interface Reservation<W extends Work> {
 
 /** The engine, as its reservations see it. */
 export interface ReservationHost<W extends Work> {
-  launch(work: W): void;
+  launch(works: readonly W[]): void;
   /** Hands back work without using an attempt. */
   release(works: readonly W[]): void;
   giveSlotBack(name: string): void;
@@ -95,6 +95,6 @@ export class Reservations<W extends Work> {
       host.giveSlotBack(work.name);
       return;
     }
-    host.launch(work);
+    host.launch([work]);
   }
 }

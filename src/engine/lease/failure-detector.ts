@@ -1,5 +1,5 @@
 import type { Clock } from '../../core/clock.js';
-import type { Cluster, InstanceState } from '../../store/port.js';
+import type { InstanceLease, Leases } from '../../store/port.js';
 
 /** Renewals come every third of a lease. A gap longer than this share means that one failed or was late. */
 const GAP_SHARE = 1 / 2;
@@ -16,7 +16,7 @@ const MOST_GRACE_MS = 30_000;
 const wholeGraceMs = (leaseMs: number): number =>
   Math.min(leaseMs, Math.max(MOST_GRACE_MS, leaseMs * GAP_SHARE));
 
-type Silent = Pick<InstanceState, 'life' | 'leftMs'>;
+type Silent = Pick<InstanceLease, 'life' | 'leftMs'>;
 
 /**
  * Decides when an instance whose lease has ended may be declared dead. A database outage ends all leases alike, and a
@@ -52,7 +52,7 @@ export class FailureDetector {
   }
 
   /** Records which leases have ended. */
-  observe({ instances, now }: Pick<Cluster, 'instances' | 'now'>): void {
+  observe({ instances, now }: Pick<Leases, 'instances' | 'now'>): void {
     // If the server's clock was set forward, it shows here before the next renewal.
     const gapMs = now.getTime() - (this.#renewedAt?.store ?? Infinity);
     if (gapMs > longestGapMs(this.#leaseMs)) this.#startOver();

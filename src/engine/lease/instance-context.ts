@@ -1,8 +1,9 @@
 import type { Clock } from '../../core/clock.js';
 import type { Logger } from '../../core/logger.js';
-import type { Instance, Registration, Store } from '../../store/port.js';
+import type { Instance, Registration, ScopeRef, Store } from '../../store/port.js';
 import { Slots } from '../claim/lanes.js';
 import { LeaseKeeper } from './lease-keeper.js';
+import { LeaseWatch } from './lease-watch.js';
 import { Listener } from '../claim/listener.js';
 
 export interface InstanceContextOptions {
@@ -12,7 +13,7 @@ export interface InstanceContextOptions {
   readonly leaseMs: number;
   readonly log: Logger;
   /** What the instance advertises with each renewal. */
-  readonly describe: () => Pick<Registration, 'names' | 'policies' | 'tasks' | 'capacity'>;
+  readonly describe: () => Pick<Registration, 'names' | 'policies' | 'tasks' | 'capacity' | 'plans'>;
   readonly error: (error: unknown, where: string) => void;
 }
 
@@ -25,6 +26,8 @@ export interface LeaseListener {
   leaseRenewed(): void;
   /** Definitions, leadership or requests have changed in the cluster. */
   news?(): void;
+  /** Permits of these scopes were given back, or their limits have changed. */
+  freed?(scopes: readonly ScopeRef[]): void;
 }
 
 /**
@@ -34,6 +37,8 @@ export interface LeaseListener {
 export class InstanceContext {
   readonly keeper: LeaseKeeper;
   readonly listener: Listener;
+  /** The leases of all instances. */
+  readonly leases: LeaseWatch;
   readonly slots: Slots;
   readonly #clock: Clock;
   readonly #crew: LeaseListener[] = [];
@@ -58,8 +63,16 @@ export class InstanceContext {
       renewed: () => {
         this.#lastRenewalAt = this.#clock.monotonic();
         for (const one of this.#crew) one.leaseRenewed();
+        this.leases.renewed();
       },
       error: (problem) => error(problem, 'renew'),
+    });
+    this.leases = new LeaseWatch({
+      store: store.instances,
+      clock: store.clock,
+      leaseMs,
+      self: () => this.keeper.self,
+      error: (problem) => error(problem, 'read leases'),
     });
     this.listener = new Listener({
       store,
@@ -67,6 +80,9 @@ export class InstanceContext {
       error: (problem) => error(problem, 'watch'),
       news: () => {
         for (const one of this.#crew) one.news?.();
+      },
+      freed: (scopes) => {
+        for (const one of this.#crew) one.freed?.(scopes);
       },
       unavailable: (reason) => {
         log.warn({ reason }, `no wake-ups: ${reason}; new work is found by polling`);
@@ -96,10 +112,12 @@ export class InstanceContext {
   async start(): Promise<void> {
     await this.keeper.start();
     this.#lastRenewalAt = this.#clock.monotonic();
+    this.leases.look();
   }
 
   /** Call this after all engines have stopped. */
   async stop(): Promise<void> {
+    this.leases.stop();
     await Promise.all([this.listener.close(), this.keeper.stop()]);
   }
 }

@@ -12,7 +12,7 @@ export interface LeaseKeeperOptions {
   readonly instanceId: string;
   readonly leaseMs: number;
   /** What this instance runs. Called at each renewal. */
-  readonly describe: () => Pick<Registration, 'names' | 'policies' | 'tasks' | 'capacity'>;
+  readonly describe: () => Pick<Registration, 'names' | 'policies' | 'tasks' | 'capacity' | 'plans'>;
   /** The lease was taken over, or not renewed in time. Abort everything that runs under it. */
   readonly lost: (reason: string) => void;
   /** A lease is valid again. */
@@ -120,7 +120,7 @@ export class LeaseKeeper {
   async #watch({ life }: Rival, detector: FailureDetector): Promise<string | undefined> {
     const { clock, leaseMs, instanceId } = this.#options;
     detector.renewed();
-    const rival = { instanceId, life, names: [], tasks: [], leftMs: 0, dead: false };
+    const rival = { instanceId, life, leftMs: 0, dead: false };
     detector.observe({ instances: [rival], now: new Date(clock.now()) });
     const waitMs = detector.waitMs({ life, leftMs: 0 });
     if (waitMs === 0) return life;

@@ -7,7 +7,7 @@ import type { Outcome } from '../../core/records/outcome.js';
 import type { TracedEnd } from '../../core/tracer.js';
 import type { Work } from '../../core/records/work.js';
 import type { WorkStore } from '../../store/port.js';
-import type { AttemptControl } from '../work-runner.js';
+import type { AttemptControl, BatchMember } from '../work-runner.js';
 
 const RETRY_MS = { min: 50, max: 2_000 };
 
@@ -19,6 +19,21 @@ export function thrownOutcome(thrown: unknown, signal: AbortSignal): Outcome {
       return { kind: 'released' };
   }
   return { kind: 'threw', error: asError(thrown) };
+}
+
+/** Ends a member of a batch whose lease is lost, and says whether the handler may see it. */
+export function mayRun<W extends Work>(
+  { attempt, hasEnded }: BatchMember<W>,
+  end: (outcome: Outcome) => void,
+): boolean {
+  if (hasEnded) return false;
+  try {
+    attempt.checkLease();
+    return true;
+  } catch (thrown) {
+    end(thrownOutcome(thrown, attempt.signal));
+    return false;
+  }
 }
 
 /** How metrics count the outcome. */
@@ -51,6 +66,14 @@ async function whose(
   }
 }
 
+export interface Completion {
+  readonly outcome: Outcome;
+  readonly result: unknown;
+  readonly call: string;
+  /** The handler of a batch gave this outcome itself, so it counts if the transaction was rolled back. */
+  readonly isGiven?: boolean;
+}
+
 /**
  * The outcome of a handler that completed its work inside a transaction. Only the store knows whether it was committed.
  * `call` names the method that the handler called; `outcome` applies if the transaction was not committed.
@@ -59,13 +82,13 @@ export async function afterTransaction(
   store: Pick<WorkStore<Work, unknown>, 'held' | 'settledUnder'>,
   attempt: AttemptControl,
   clock: Clock,
-  { outcome, result, call }: { outcome: Outcome; result: unknown; call: string },
+  { outcome, result, call, isGiven = false }: Completion,
 ): Promise<Outcome> {
   const state = await whose(store, attempt, clock);
   // If held, the transaction may still be open: such outcomes have a recorder of their own, which may wait.
   if (state === 'unknown' || state === 'lost') return { kind: 'released' };
   if (state === 'settled') return { kind: 'recorded', result };
-  if (outcome.kind !== 'returned') return outcome;
+  if (outcome.kind !== 'returned' || isGiven) return outcome;
   const message = `${call} was called, but its transaction was not committed when the handler returned. Await the commit inside the handler.`;
   return { kind: 'threw', error: new TidemillError('NOT_COMMITTED', message) };
 }

@@ -1,6 +1,7 @@
 import { Backoff } from '../../core/backoff.js';
 import type { Clock } from '../../core/clock.js';
 import { reasonOf, TidemillError } from '../../core/errors.js';
+import { secondsText } from '../../core/text/seconds.js';
 
 const RETRY_MS = { min: 2_000, max: 60_000 };
 
@@ -66,7 +67,7 @@ export class RefusedOutcomes<T> {
     this.#refused.push({ name, id, reason, entry, dueAt: this.#clock.monotonic() + waitMs });
     const message =
       `The database refuses the outcome of ${name} ${id}: ${reason} ` +
-      `The outcome is kept and retried in ${String(waitMs / 1_000)} s; other work continues. Correct the rule or the document that causes this.`;
+      `The outcome is kept and retried in ${secondsText(waitMs)}; other work continues. Correct the rule or the document that causes this.`;
     return new TidemillError('OUTCOME_REFUSED', message, { cause: problem });
   }
 

@@ -1,4 +1,5 @@
 import type { Work } from '../../core/records/work.js';
+import { concludeStored } from '../../store/helpers/conclude-stored.js';
 import { leaseOf, type SettleAnswer, type WorkStore } from '../../store/port.js';
 import type { Conclusion, Settling, WorkRunner } from '../work-runner.js';
 import type { BatchWriter, Written } from './batch-recorder.js';
@@ -23,9 +24,11 @@ export class Settler<W extends Work, S> implements BatchWriter<Settling<W>> {
 
   async write(batch: readonly Settling<W>[]): Promise<readonly Written<Settling<W>>[]> {
     const { store, runner } = this.#options;
-    const conclusions = batch.map(({ work, finished, extra, refusals = 0 }) =>
-      runner.conclude(work, finished, { refusals, ...(extra === undefined ? {} : { extra }) }),
-    );
+    const conclusions: Conclusion<S>[] = [];
+    for (const { work, finished, extra, refusals = 0 } of batch) {
+      const about = { refusals, ...(extra === undefined ? {} : { extra }) };
+      conclusions.push(await concludeStored(store, runner, { work, finished, about }));
+    }
     for (const [index, { failedRun }] of conclusions.entries()) {
       if (failedRun !== undefined)
         await store.insertFailedRun?.((batch[index] as Settling<W>).work, failedRun);

@@ -34,6 +34,7 @@ export class MemoryInstances implements InstanceStore {
       life: registration.life,
       names: registration.names,
       tasks: registration.tasks,
+      plans: registration.plans ?? null,
       leftMs: leaseUntil - now,
       dead,
     }));

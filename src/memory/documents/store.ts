@@ -1,26 +1,19 @@
 import type { Clock } from '../../core/clock.js';
 import { OptionError } from '../../core/errors.js';
+import { chosen, deferred, type Lazy } from '../../core/lazily.js';
 import { show } from '../../core/options.js';
-import { idText, valueAt, withValueAt } from '../../core/text/paths.js';
+import { idText, valueAt } from '../../core/text/paths.js';
 import { isSqlFragment } from '../../core/text/sql-fragment.js';
-import { checkCounts, checkFields, jobOf, scheduleOf } from '../../store/document-fields.js';
-import {
-  fenceOf,
-  type DocumentChanges,
-  type DocumentJob,
-  type DocumentJobStore,
-  type DocumentPlace,
-  type DocumentWrite,
-} from '../../store/documents.js';
+import { checkFields, jobOf, scheduleOf } from '../../store/helpers/document-fields.js';
+import type { DocumentJob, DocumentJobStore, DocumentPlace } from '../../store/documents.js';
+import { DOCUMENT_METHODS } from '../../store/parts.js';
 import type { MemoryCollection, MemoryDocument } from '../collection.js';
-import { findDocuments } from './find.js';
-
-type Matches = (document: MemoryDocument) => boolean;
+import type * as found from './found.js';
 
 /** Compiles a condition: a function of a document, or paths with the value that each must have. */
-function matcher(where: string, condition: unknown): Matches {
+function matcher(where: string, condition: unknown): found.Matches {
   if (condition === undefined) return () => true;
-  if (typeof condition === 'function') return (document) => (condition as Matches)(document);
+  if (typeof condition === 'function') return (document) => (condition as found.Matches)(document);
   if (typeof condition !== 'object' || condition === null || isSqlFragment(condition))
     throw new OptionError(
       `${where}: condition must be a function of a document, or values such as { kind: 'mail' }; got ${show(condition)}.`,
@@ -29,104 +22,25 @@ function matcher(where: string, condition: unknown): Matches {
   return (document) => wanted.every(([path, value]) => Object.is(valueAt(document, path), value));
 }
 
-const timeOf = (value: unknown): number | null => (value instanceof Date ? value.getTime() : null);
-
-/** The documents of one collection in memory. Each method does its work before its first await, so each is atomic. */
+/** Checks the place. found.ts has the rest, which is loaded on the first call. */
 export function memoryDocuments(
   collection: MemoryCollection,
   clock: Clock,
   place: DocumentPlace,
+  load: Lazy<typeof found>,
 ): DocumentJobStore<MemoryDocument> {
   const where = `documents(${show(place.collection)})`;
   const fields = checkFields(where, place.fields);
   const matches = matcher(where, place.condition);
-  const due = (document: MemoryDocument): unknown => valueAt(document, fields.sleepUntil);
+  const revisionOf = (document: MemoryDocument): string => idText(scheduleOf(document, fields));
   const read = (document: MemoryDocument): DocumentJob<MemoryDocument> =>
     jobOf(document['_id'], document, fields, revisionOf(document));
-  const revisionOf = (document: MemoryDocument): string => idText(scheduleOf(document, fields));
-
-  const inOrder = (): { readonly document: MemoryDocument; readonly at: number }[] =>
-    collection
-      .all()
-      .flatMap((document) => {
-        const at = timeOf(due(document));
-        return at !== null && !Number.isNaN(at) && matches(document) ? [{ document, at }] : [];
-      })
-      .sort((a, b) => a.at - b.at);
-
-  const change = (document: MemoryDocument, changes: DocumentChanges): void => {
-    const { sleepUntil, autoRemove, failure } = changes;
-    let changed = document;
-    if (sleepUntil !== undefined) changed = withValueAt(changed, fields.sleepUntil, sleepUntil);
-    if (autoRemove !== undefined) changed = withValueAt(changed, fields.autoRemove, autoRemove);
-    if (failure !== undefined && fields.failure !== null)
-      changed = withValueAt(changed, fields.failure, failure ?? undefined);
-    collection.set(changed);
-  };
-
-  const write = ({ id, ifSleepUntil, ifRevision, ...rest }: DocumentWrite): boolean => {
-    const document = collection.get(id);
-    if (document === undefined) return false;
-    if (ifSleepUntil !== undefined && timeOf(due(document)) !== timeOf(ifSleepUntil)) return false;
-    if (ifRevision !== undefined && ifRevision !== revisionOf(document)) return false;
-    if ('remove' in rest) return collection.delete(id);
-    change(document, rest.changes);
-    return true;
-  };
-
-  const mark = (document: MemoryDocument, until: Date, marks: boolean | undefined): MemoryDocument =>
-    marks === true && fields.failure !== null
-      ? withValueAt(document, `${fields.failure}.lockedUntil`, until)
-      : document;
-
-  const lockMany = (until: Date, limit: number, marks?: boolean): DocumentJob<MemoryDocument>[] => {
-    const found = inOrder().filter(({ at }) => at <= clock.now());
-    return found.slice(0, limit).map(({ document }) => {
-      change(mark(document, until, marks), { sleepUntil: until });
-      return read(document);
-    });
-  };
-
+  const at: found.MemoryPlace = { where, fields, matches, read, revisionOf };
+  const jobs = chosen(load, ({ placedDocuments }) => placedDocuments(collection, clock, at));
   return {
     clock,
     read,
-    open: async ({ counts }) => checkCounts(where, fields, counts),
     marks: fields.failure !== null,
-    current: async (id) => {
-      const document = collection.get(id);
-      return document === undefined ? null : read(document);
-    },
-    lockNext: async (until, { marks }) => lockMany(until, 1, marks)[0],
-    lockMany: async (until, { limit, marks }) => lockMany(until, limit, marks),
-    update: async (id, changes, options) => write({ id, changes, ...fenceOf(options) }),
-    remove: async (id, options) => write({ id, remove: true, ...fenceOf(options) }),
-    settle: async (writes) => writes.map(write),
-    renew: async (locks, sleepUntil, { marks }) =>
-      locks.map((lock) => {
-        if (!write({ ...lock, changes: { sleepUntil } })) return false;
-        collection.set(mark(collection.get(lock.id) ?? {}, sleepUntil, marks));
-        return true;
-      }),
-    look: async ({ withinMs, known }) => {
-      const [first] = inOrder();
-      const dueInMs = first === undefined ? Infinity : first.at - clock.now();
-      const misfits = collection.all().flatMap((document) => {
-        const value = due(document);
-        const fits =
-          value === null || value === undefined || (value instanceof Date && !Number.isNaN(value.getTime()));
-        return fits || !matches(document) || known.includes(document['_id'])
-          ? []
-          : [{ id: document['_id'], value }];
-      });
-      return { dueInMs: dueInMs <= withinMs ? dueInMs : null, misfits };
-    },
-    count: async (query) =>
-      findDocuments(collection.all().filter(matches).map(read), { ...query, direction: 1 }, clock.now())
-        .documents.length,
-    find: async (query) => findDocuments(collection.all().filter(matches).map(read), query, clock.now()),
-    watch: async (wake) => {
-      const end = collection.onChange(wake);
-      return { direct: true, close: async () => end() };
-    },
+    ...deferred(jobs, [...DOCUMENT_METHODS, 'open', 'watch']),
   };
 }

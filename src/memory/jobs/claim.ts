@@ -1,61 +1,54 @@
-import type { JobRecord } from '../../core/records/job.js';
+import { isLate, type JobRecord } from '../../core/records/job.js';
 import { fairShare } from '../../core/batches/fair-share.js';
-import type { ClaimAnswer, ClaimRequest, DueSummary, Inserted, Instance, NewJob } from '../../store/port.js';
+import { setOf } from '../../core/set-of.js';
+import {
+  isPausedIn,
+  type ClaimAnswer,
+  type ClaimRequest,
+  type DueSummary,
+  type Instance,
+  type NameLimit,
+} from '../../store/port.js';
+import { countStart, isCounting, isIdle, planKeyed, type KeyedPlan } from './keys.js';
 import { assign, byTurn, claimFields, toRecord, type Row } from './records.js';
 import type { Table } from './table.js';
-import type { MemoryTransaction } from '../transaction.js';
-
-export async function insert(
-  table: Table,
-  jobs: readonly NewJob[],
-  transaction?: MemoryTransaction,
-): Promise<readonly Inserted[]> {
-  if (transaction === undefined) return jobs.map((job) => insertOne(table, job));
-  const drafts = table.draftsOf(transaction);
-  return jobs.map((job) => {
-    const rival = table.rival(job) ?? drafts.find((draft) => isRival(draft, job));
-    if (rival !== undefined) return { job: toRecord(rival), outcome: 'existing' };
-    const row = table.newRow(job);
-    drafts.push(row);
-    transaction.add(
-      () => table.rival(job) === undefined,
-      () => table.keep(row),
-    );
-    return { job: toRecord(row), outcome: 'created' };
-  });
-}
-
-const isRival = (draft: Row, { id, name, uniqueKey }: NewJob): boolean =>
-  draft.id === id || (uniqueKey !== undefined && draft.name === name && draft.uniqueKey === uniqueKey);
-
-function insertOne(table: Table, job: NewJob): Inserted {
-  const rival = table.rival(job);
-  if (rival !== undefined) return { job: toRecord(rival), outcome: 'existing' };
-  const row = table.newRow(job);
-  table.keep(row);
-  return { job: toRecord(row), outcome: 'created' };
-}
 
 export async function peek(table: Table, names: readonly string[]): Promise<DueSummary> {
   const nextDue = new Map<string, Date>();
-  for (const name of names) {
+  const own = setOf(names);
+  // There may be thousands of names, and only a few with something pending.
+  for (const name of own.size > table.pending.size ? table.pending.keys() : own) {
+    if (!own.has(name)) continue;
     for (const row of table.pending.get(name) ?? []) {
       const known = nextDue.get(name);
       if (known === undefined || row.nextRunAt < known) nextDue.set(name, row.nextRunAt);
     }
   }
-  return { cluster: table.context.cluster(), nextDue, foreign: false };
+  const limits = [...table.pending.values()].flatMap((rows) =>
+    [...rows].flatMap(({ startBy }) => startBy ?? []),
+  );
+  const expiresAt = limits.reduce<Date | undefined>(
+    (first, at) => (first === undefined || at < first ? at : first),
+    undefined,
+  );
+  return {
+    cluster: table.brief(),
+    nextDue,
+    foreign: false,
+    ...(expiresAt === undefined ? {} : { expiresAt }),
+  };
 }
 
 export async function claim(table: Table, request: ClaimRequest): Promise<ClaimAnswer> {
   const now = table.now();
-  const heads = new Map<string, Row[]>();
-  for (const name of request.limits.keys()) {
-    if (table.context.paused.has(name)) continue;
-    const due = [...(table.pending.get(name) ?? [])].filter(
-      (row) => row.nextRunAt <= now && table.context.admission.admits(row.id),
-    );
-    heads.set(name, due.sort(byTurn));
+  const heads = new Map<string, readonly Row[]>();
+  const heldUp = new Map<string, Date | null>();
+  for (const [name, limit] of request.limits) {
+    if (isPausedIn(table.context.paused, name)) continue;
+    if (limit.notAfter !== undefined && limit.notAfter < now) continue;
+    const plan = offered(table, name, limit, now);
+    heads.set(name, plan.rows);
+    if (plan.heldUp !== undefined) heldUp.set(name, plan.heldUp);
   }
   const offers = [...heads].map(
     ([name, due]) => [name, Math.min(due.length, request.limits.get(name)?.max ?? 0)] as const,
@@ -64,10 +57,31 @@ export async function claim(table: Table, request: ClaimRequest): Promise<ClaimA
   const taken = [...heads].flatMap(([name, due]) => due.slice(0, shares.get(name) ?? 0));
   for (const row of taken) take(table, row, request, now);
   const more = [...heads].some(([name, due]) => due.length > (shares.get(name) ?? 0));
-  return { jobs: taken.map(toRecord), asked: taken.length, more, cluster: table.context.cluster() };
+  return {
+    jobs: taken.map(toRecord),
+    asked: taken.length,
+    more,
+    ...(heldUp.size === 0 ? {} : { heldUp }),
+    cluster: table.brief(),
+  };
+}
+
+/** What may be taken of a name, in order: all that is due, or what its keys allow and one more. */
+function offered(table: Table, name: string, { max, keys: rule }: NameLimit, now: Date): KeyedPlan {
+  const isDue = (row: Row): boolean =>
+    row.nextRunAt <= now && !isLate(row, now.getTime()) && table.context.admission.admits(row.id);
+  if (rule === undefined) return { rows: [...(table.pending.get(name) ?? [])].filter(isDue).sort(byTurn) };
+  table.keyed.add(name);
+  const states = [...(table.keys.get(name)?.values() ?? [])];
+  for (const state of states)
+    if (isIdle(state) && !isCounting(state, rule, now.getTime())) table.forgetKey(name, state.key);
+  return planKeyed(states, rule, { most: max + 1, now: now.getTime(), isDue });
 }
 
 function take(table: Table, row: Row, request: ClaimRequest, now: Date): void {
+  const rule = request.limits.get(row.name)?.keys;
+  const key = rule === undefined ? undefined : table.keyOf(row);
+  if (rule !== undefined && key !== undefined) countStart(key, rule, now.getTime(), (table.turns += 1));
   table.move(row, 'processing');
   assign(row, claimFields(request, now));
 }

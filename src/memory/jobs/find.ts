@@ -111,7 +111,7 @@ function matches(row: Row, filter: JobFilter): boolean {
     (ids === undefined || ids.includes(row.id)) &&
     (name === undefined || name.includes(row.name)) &&
     (status === undefined || status.includes(row.status)) &&
-    (uniqueKey === undefined || (row.uniqueKey !== undefined && uniqueKey.includes(row.uniqueKey))) &&
+    (uniqueKey === undefined || uniqueKey.includes(row.successorKey ?? row.uniqueKey ?? '')) &&
     (error === undefined || (row.failReason?.toLowerCase().includes(error.toLowerCase()) ?? false)) &&
     (data === undefined || matchesFields(row.data, data)) &&
     within(row.createdAt, filter.createdAt) &&

@@ -36,7 +36,10 @@ export async function note(table: Table, notes: readonly Note[]): Promise<void> 
   for (const { lease, progress, logs = [] } of notes) {
     const row = table.holding(lease);
     if (row === undefined) continue;
-    if (progress !== undefined) row.progress = copyOf(progress.value);
+    if (progress !== undefined) {
+      row.progress = copyOf(progress.value);
+      table.changed(row);
+    }
     if (logs.length > 0) row.logs = [...(row.logs ?? []), ...copyOf(logs)].slice(-LOG_LIMIT);
   }
 }
@@ -91,6 +94,7 @@ export async function insertFailedRun(table: Table, of: JobRecord, failure: Fail
     priority: of.priority,
     nextRunAt: failure.scheduledFor,
     createdAt: failure.finishedAt,
+    ...(schedule.limitKey === undefined ? {} : { limitKey: schedule.limitKey }),
     ...(of.retryPolicy === undefined ? {} : { retryPolicy: of.retryPolicy }),
     ...(of.timeoutMs === undefined ? {} : { timeoutMs: of.timeoutMs }),
   });

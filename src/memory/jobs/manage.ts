@@ -1,6 +1,7 @@
-import { FINISHED, type JobRecord } from '../../core/records/job.js';
-import type { JobStore, RetentionMs } from '../../store/port.js';
-import { assign, toRecord, type Row } from './records.js';
+import { EXPIRED, FINISHED, isLate, type JobRecord } from '../../core/records/job.js';
+import { orderOf } from '../../core/records/limit-order.js';
+import type { JobChanges, JobStore, RetentionMs } from '../../store/port.js';
+import { assign, movedTo, toRecord, type Row } from './records.js';
 import { isLive, type Table } from './table.js';
 
 export async function cancel(
@@ -22,9 +23,25 @@ function cancelOne(table: Table, row: Row, retentionMs: number): 'cancelled' | '
     table.context.cancel();
     return 'requested';
   }
-  assign(row, { finishedAt: now, updatedAt: now, expiresAt: new Date(now.getTime() + retentionMs) });
-  table.move(row, 'cancelled');
+  end(table, row, retentionMs);
   return 'cancelled';
+}
+
+/** Cancels a pending job. A successor that waited takes its key along, so that it can be retried. */
+function end(table: Table, row: Row, retentionMs: number): void {
+  const now = table.now();
+  const key = row.successorKey ?? row.uniqueKey;
+  assign(row, {
+    finishedAt: now,
+    updatedAt: now,
+    expiresAt: new Date(now.getTime() + retentionMs),
+    uniqueKey: key,
+    nextRunAt: row.successorRunAt ?? row.nextRunAt,
+    successorKey: null,
+    successorRunAt: null,
+  });
+  table.move(row, 'cancelled');
+  table.release(row);
 }
 
 export async function retry(
@@ -50,7 +67,11 @@ export async function retry(
     cancelRequestedAt: null,
     leaseToken: null,
     lockedAt: null,
+    startBy: null,
+    debouncedAt: null,
+    followed: null,
     updatedAt: table.now(),
+    ...(row.limitOrder === undefined ? {} : { limitOrder: orderOf(now.getTime(), now.getTime()) }),
     ...replacement,
   });
   delete row.result;
@@ -64,6 +85,7 @@ export async function remove(table: Table, id: string): ReturnType<JobStore['rem
   if (row === undefined) return undefined;
   if (row.status === 'processing') return { outcome: 'running', job: toRecord(row) };
   table.delete(row);
+  table.release(row);
   return { outcome: 'removed', job: toRecord(row) };
 }
 
@@ -72,9 +94,46 @@ export async function reschedule(table: Table, id: string, at: Date): ReturnType
   if (row === undefined) return undefined;
   if (row.status !== 'pending')
     return { outcome: row.status === 'processing' ? 'running' : 'finished', job: toRecord(row) };
-  assign(row, { nextRunAt: at, updatedAt: table.now() });
+  assign(row, { ...movedTo(row, at), updatedAt: table.now() });
   table.context.wake();
   return { outcome: 'rescheduled', job: toRecord(row) };
+}
+
+export async function update(
+  table: Table,
+  id: string,
+  changes: JobChanges,
+): ReturnType<NonNullable<JobStore['update']>> {
+  const row = table.rows.get(id);
+  if (row === undefined) return undefined;
+  if (row.status !== 'pending')
+    return { outcome: row.status === 'processing' ? 'running' : 'finished', job: toRecord(row) };
+  const { data, priority, nextRunAt, limitKey } = changes;
+  assign(row, {
+    ...(data === undefined ? {} : { data: data.value }),
+    ...(priority === undefined ? {} : { priority }),
+    ...(limitKey === undefined ? {} : { limitKey }),
+    ...(nextRunAt === undefined ? {} : movedTo(row, nextRunAt)),
+    updatedAt: table.now(),
+  });
+  table.rekeyed(row);
+  table.context.wake();
+  return { outcome: 'updated', job: toRecord(row) };
+}
+
+export async function expire(
+  table: Table,
+  retention: (name: string) => RetentionMs,
+  ids?: readonly string[],
+): Promise<readonly JobRecord[]> {
+  const now = table.context.clock.now();
+  const pending = [...table.pending.values()].flatMap((rows) => [...rows]);
+  const late = pending.filter((row) => isLate(row, now) && (ids?.includes(row.id) ?? true));
+  for (const row of late) {
+    row.failReason = EXPIRED;
+    end(table, row, retention(row.name).cancelled);
+  }
+  return late.map(toRecord);
 }
 
 export async function cancelBatch(
@@ -95,7 +154,10 @@ export async function retryBatch(table: Table, jobs: readonly JobRecord[], now: 
 
 export async function removeBatch(table: Table, jobs: readonly JobRecord[]): Promise<number> {
   const rows = table.rowsOf(jobs).filter((row) => row.status !== 'processing');
-  for (const row of rows) table.delete(row);
+  for (const row of rows) {
+    table.delete(row);
+    table.release(row);
+  }
   return rows.length;
 }
 

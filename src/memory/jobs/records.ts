@@ -48,6 +48,17 @@ const OPTIONAL = [
   'lastHeartbeat',
   'heartbeatInterval',
   'startedToken',
+  'uniqueKey',
+  'limitKey',
+  'limitOrder',
+  'retryPolicy',
+  'timeoutMs',
+  'trace',
+  'startBy',
+  'debouncedAt',
+  'followed',
+  'successorKey',
+  'successorRunAt',
 ] as const;
 
 export function assign(row: Row, fields: object): void {
@@ -67,3 +78,12 @@ export const claimFields = ({ instance, token, heartbeatMs }: Claimant, now: Dat
 
 export const byTurn = (a: Row, b: Row): number =>
   b.priority - a.priority || a.nextRunAt.getTime() - b.nextRunAt.getTime() || a.serial - b.serial;
+
+/** Moves a job's due time. Its `startBy` moves along, and a successor that waits stays where it is. */
+export function movedTo(row: Row, at: Date): Partial<Row> {
+  const byMs = at.getTime() - (row.successorRunAt ?? row.nextRunAt).getTime();
+  return {
+    ...(row.successorRunAt === undefined ? { nextRunAt: at } : { successorRunAt: at }),
+    ...(row.startBy === undefined ? {} : { startBy: new Date(row.startBy.getTime() + byMs) }),
+  };
+}

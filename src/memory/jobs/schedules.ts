@@ -34,6 +34,7 @@ export async function putSchedule(table: Table, change: ScheduleChange): Promise
     });
   if (!table.rows.has(id)) table.keep(row);
   else if (fresh) table.move(row, 'pending');
+  else table.rekeyed(row);
   if (restart) table.context.wake();
   return toRecord(row);
 }
@@ -89,7 +90,7 @@ export async function runScheduleNow(
 }
 
 const TIMES = ['repeatInterval', 'timezone', 'startAt', 'repeatUntil'] as const;
-const REST = ['data', 'missed', 'priority', 'retryPolicy', 'timeoutMs'] as const;
+const REST = ['data', 'missed', 'priority', 'limitKey', 'retryPolicy', 'timeoutMs'] as const;
 
 const wanted = (change: ScheduleChange) => ({
   repeatInterval: change.cron,
@@ -99,6 +100,7 @@ const wanted = (change: ScheduleChange) => ({
   data: change.data,
   missed: change.missed,
   priority: change.priority,
+  limitKey: change.limitKey,
   retryPolicy: change.retryPolicy,
   timeoutMs: change.timeoutMs,
 });

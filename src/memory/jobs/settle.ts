@@ -17,6 +17,9 @@ function settleOne(table: Table, settlement: Settlement): SettleAnswer {
   if (answer !== 'settled' || row?.status !== 'processing') return answer;
   if (settlement.remove === true) table.delete(row);
   else write(table, row, settlement);
+  const { letter } = settlement;
+  if (letter !== undefined && !table.rows.has(letter.id)) table.keep(table.newRow(letter));
+  if (settlement.releases !== undefined) table.release(row);
   return 'settled';
 }
 
@@ -51,12 +54,14 @@ export async function settleIn(
   return 'settled';
 }
 
-function judge(row: Row | undefined, { lease, status, ifRev, remove = false, by }: Settlement): SettleAnswer {
+function judge(row: Row | undefined, settlement: Settlement): SettleAnswer {
+  const { lease, status, ifRev, remove = false, by, releases } = settlement;
   if (row === undefined) return remove ? 'settled' : 'lost';
   if (row.status !== 'processing')
     return by === 'holder' && row.leaseToken === lease.token ? 'settled' : 'lost';
   if ((row.leaseToken ?? null) !== lease.token) return 'lost';
   if (lease.token === null && row.lockedAt?.getTime() !== lease.lockedAt?.getTime()) return 'lost';
   if (status === 'pending' && row.cancelRequestedAt !== undefined) return 'changed';
+  if (status !== 'pending' && row.followed === true && releases === undefined) return 'changed';
   return ifRev !== undefined && row.scheduleRev !== ifRev ? 'changed' : 'settled';
 }

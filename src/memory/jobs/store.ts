@@ -1,66 +1,30 @@
-import type { JobStore } from '../../store/port.js';
-import * as claiming from './claim.js';
-import * as finding from './find.js';
-import * as holding from './hold.js';
-import * as managing from './manage.js';
-import * as scheduling from './schedules.js';
-import { settle, settleIn } from './settle.js';
-import { Table, type MemoryContext } from './table.js';
+import { deferred } from '../../core/lazily.js';
+import { JOB_METHODS, REPLACING_METHODS, WORK_METHODS, type Parts } from '../../store/parts.js';
+import type { JobStore, Watch } from '../../store/port.js';
 import type { MemoryTransaction } from '../transaction.js';
+import { insert } from './insert.js';
+import type { Table } from './table.js';
 
-/** The transitions of jobs on a Map. Each does its work before its first await, so each is atomic. */
-export function memoryJobs(context: MemoryContext): JobStore<MemoryTransaction> {
-  const table = new Table(context);
+/** The jobs of a memory store. Enqueuing is here; managed.ts has all other transitions. */
+export function memoryJobs(table: Table, parts: Parts): JobStore<MemoryTransaction> {
+  const managed = parts.add(async () => (await import('./managed.js')).managedJobs(table));
   return {
     newId: () => table.newId(),
-    insert: (jobs, transaction) => claiming.insert(table, jobs, transaction),
-    peek: (names) => claiming.peek(table, names),
-    claim: (request) => claiming.claim(table, request),
-    claimedUnder: (instance, token) => claiming.claimedUnder(table, instance, token),
-    settle: (settlements) => settle(table, settlements),
-    settleIn: (settlement, transaction) => settleIn(table, settlement, transaction),
-    held: (leases) => holding.held(table, leases),
-    heldIn: async (lease) => (await holding.held(table, [lease]))[0],
-    settledUnder: (lease) => holding.settledUnder(table, lease),
-    begin: (lease) => holding.begin(table, lease),
-    note: (notes) => holding.note(table, notes),
-    heartbeat: (instance, except) => holding.beat(table, instance, except),
-    cancelRequests: (leases) => holding.cancelRequests(table, leases),
-    heldBy: (instance, limit) => holding.heldBy(table, instance, limit),
-    strays: (query) => holding.strays(table, query),
-    insertFailedRun: (of, failure) => holding.insertFailedRun(table, of, failure),
-    get: (id) => finding.get(table, id),
-    ends: (ids) => finding.ends(table, ids),
-    find: (filter, page) => finding.find(table, filter, page),
+    insert: (jobs, transaction) => insert(table, jobs, transaction),
+    changes: { hears: 'all', watch: (_filter, { changed }) => watchTable(table, changed) },
     cursorKey: (record) => record.id,
-    count: (filter, most = Infinity) => finding.count(table, filter, most),
-    stats: (cap) => finding.stats(table, cap),
-    depths: (request) => finding.depths(table, request),
-    failures: (limit, name) => finding.failures(table, limit, name),
-    each: (filter, batch) => finding.each(table, filter, batch),
-    cancel: (id, retention) => managing.cancel(table, id, retention),
-    retry: (id, now, replacement) => managing.retry(table, id, now, replacement),
-    remove: (id) => managing.remove(table, id),
-    reschedule: (id, at) => managing.reschedule(table, id, at),
-    cancelBatch: (jobs, retention) => managing.cancelBatch(table, jobs, retention),
-    retryBatch: (jobs, now) => managing.retryBatch(table, jobs, now),
-    removeBatch: (jobs) => managing.removeBatch(table, jobs),
-    sweep: (now) => managing.sweep(table, now),
-    putSchedule: (change) => scheduling.putSchedule(table, change),
-    schedules: (name) => scheduling.schedules(table, name),
-    schedule: (name, key) => scheduling.schedule(table, name, key),
-    removeSchedule: (name, key) => scheduling.removeSchedule(table, name, key),
-    pauseSchedule: (name, key, paused, at) => scheduling.pauseSchedule(table, name, key, paused, at),
-    runScheduleNow: (name, key, now) => scheduling.runScheduleNow(table, name, key, now),
-    pauseName: (name) => {
-      context.paused.add(name);
-      context.wake();
-      return Promise.resolve();
+    async *each(filter, batch) {
+      yield* (await managed()).each(filter, batch);
     },
-    resumeName: (name) => {
-      context.paused.delete(name);
-      context.wake();
-      return Promise.resolve();
-    },
+    ...deferred(managed, [...WORK_METHODS, ...JOB_METHODS, ...REPLACING_METHODS, 'heartbeat', 'sweep']),
   };
+}
+
+function watchTable(table: Table, changed: (ids: readonly string[]) => void): Promise<Watch> {
+  table.watchers.add(changed);
+  const close = (): Promise<void> => {
+    table.watchers.delete(changed);
+    return Promise.resolve();
+  };
+  return Promise.resolve({ close });
 }

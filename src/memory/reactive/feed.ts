@@ -1,12 +1,15 @@
 import { StoreError } from '../../core/errors.js';
 import type { Feed, FeedEvent, FeedRequest } from '../../store/reactive.js';
+import type { Partition } from '../../store/partitions.js';
 import type { ChangeLog } from './log.js';
+import { isIn } from './partition.js';
 import { textOf } from './query/values.js';
 
 /** Reads the log of changes from a position on. A resume token is such a position. */
 export class MemoryFeed implements Feed {
   readonly #log: ChangeLog;
   readonly #collections: ReadonlySet<string>;
+  readonly #partition: Partition;
   readonly #unsubscribe: () => void;
   /** The next position to read. */
   #position: number;
@@ -15,8 +18,9 @@ export class MemoryFeed implements Feed {
   #wake: (() => void) | undefined;
   #closed = false;
 
-  constructor(log: ChangeLog, { collections, token, since = [] }: FeedRequest) {
+  constructor(log: ChangeLog, { collections, token, since = [] }: FeedRequest, partition: Partition) {
     this.#log = log;
+    this.#partition = partition;
     this.#collections = new Set(collections);
     const resume = typeof token === 'number' ? token : log.end;
     const points = since.filter((point): point is number => typeof point === 'number');
@@ -57,7 +61,7 @@ export class MemoryFeed implements Feed {
     ) {
       this.#position += 1;
       const { collection, id, kind, at } = found;
-      if (this.#collections.has(collection))
+      if (this.#collections.has(collection) && isIn(this.#partition, id))
         return {
           kind: 'change',
           change: { collection, id, key: textOf(id), kind },

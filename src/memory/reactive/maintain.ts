@@ -1,5 +1,7 @@
 /** Pages of documents and tasks for reconciliation, the cleanup of tasks, and fresh sequences of attempts. */
+import type { Partition } from '../../store/partitions.js';
 import type { Cleaned, IdPage, Source, TaskPlan } from '../../store/reactive.js';
+import { isIn } from './partition.js';
 import { isRunning, type TaskRow } from './tasks/row.js';
 import type { TaskTable } from './tasks/table.js';
 import { compareValues, fromText, textOf } from './query/values.js';
@@ -16,11 +18,13 @@ export async function documents(
   { collection }: Source,
   after: string | undefined,
   limit: number,
+  partition: Partition,
 ): Promise<IdPage> {
   const ids = table.context
     .collection(collection)
     .all()
-    .map(({ _id }) => _id);
+    .map(({ _id }) => _id)
+    .filter((id) => isIn(partition, id));
   return pageOf(ids, after, limit);
 }
 
@@ -29,9 +33,11 @@ export async function known(
   plan: TaskPlan,
   after: string | undefined,
   limit: number,
+  partition: Partition,
 ): Promise<IdPage> {
+  const ids = table.of(plan).map(({ sourceDocId }) => sourceDocId);
   return pageOf(
-    table.of(plan).map(({ sourceDocId }) => sourceDocId),
+    ids.filter((id) => isIn(partition, id)),
     after,
     limit,
   );
@@ -54,8 +60,9 @@ export async function clean(
   table: TaskTable,
   plan: TaskPlan,
   scope: { ids: readonly unknown[] } | { after?: string; limit: number },
+  partition: Partition,
 ): Promise<Cleaned> {
-  const page: IdPage = 'ids' in scope ? scope : await known(table, plan, scope.after, scope.limit);
+  const page: IdPage = 'ids' in scope ? scope : await known(table, plan, scope.after, scope.limit, partition);
   const rows = page.ids.flatMap((id) => table.row(plan, id) ?? []);
   const orphans = rows.filter((row) => isOrphan(table, plan, row));
   for (const { key } of orphans) table.rows.delete(key);
@@ -86,9 +93,11 @@ export async function reprocess(
   table: TaskTable,
   plan: TaskPlan,
   which: 'reprocess_failed' | 'reprocess_all',
+  partition: Partition,
 ): Promise<number> {
   const meant = table
     .of(plan)
+    .filter(({ sourceDocId }) => isIn(partition, sourceDocId))
     .filter(({ status }) => status === 'failed' || (which === 'reprocess_all' && status !== 'pending'));
   return reset(table, meant);
 }

@@ -1,18 +1,18 @@
 /** What outlives a leader: definitions, leadership, resume points, and the progress of reconciliation. */
 import { createHash } from 'node:crypto';
-import type { Cluster, Leader } from '../../store/port.js';
+import type { InForce, Leader } from '../../store/port.js';
+import type { Division, Partition } from '../../store/partitions.js';
 import type {
-  Checkpoint,
+  DefinitionName,
   PlannerStore,
   PublishedPlan,
-  BlockedOfTask,
-  Source,
   TaskPlan,
   TaskState,
   Term,
 } from '../../store/reactive.js';
 import { copyOf } from '../jobs/records.js';
 import type { ChangeLog } from './log.js';
+import { MemoryPartition } from './partition.js';
 import { textOf } from './query/values.js';
 
 export interface RegistryOptions {
@@ -24,27 +24,38 @@ export interface RegistryOptions {
 
 const digest = (text: string): string => createHash('sha256').update(text).digest('hex').slice(0, 32);
 
-/** A value with the term of the leader that wrote it: a former leader cannot overwrite what its successor wrote. */
-interface Termed<T> {
-  readonly value: T;
-  readonly term: number;
-}
-
-export class MemoryRegistry implements PlannerStore {
+/** The registry of the cluster, and the records of partition 0. Those of the other partitions are kept beside them. */
+export class MemoryRegistry extends MemoryPartition implements PlannerStore {
   readonly #options: RegistryOptions;
   readonly #published = new Map<string, PublishedPlan>();
-  readonly #states = new Map<string, Termed<TaskState>>();
-  readonly #checkpoints = new Map<string, Termed<Checkpoint | undefined>>();
-  readonly #blocked = new Map<string, Termed<BlockedOfTask>>();
-  #leader: Leader | undefined;
-  #tokens: Readonly<Record<string, unknown>> = {};
+  /** The partitions from 1 on; those that are not in force any more keep their terms. */
+  readonly #others = new Map<number, MemoryPartition>();
+  #partitions = 1;
+  #next: number | null = null;
 
   constructor(options: RegistryOptions) {
+    super();
     this.#options = options;
   }
 
-  get leader(): Leader | undefined {
-    return this.#leader;
+  override get leader(): Leader | undefined {
+    const leader = super.leader;
+    return leader && { ...leader, partitions: this.#partitions, next: this.#next };
+  }
+
+  /** Who leads the partitions from 1 on. */
+  get leaders(): ReadonlyMap<number, Leader> {
+    return new Map([...this.#others].flatMap(([index, { leader }]) => (leader ? [[index, leader]] : [])));
+  }
+
+  get #inForce(): readonly MemoryPartition[] {
+    return [this, ...Array.from({ length: this.#partitions - 1 }, (_, at) => this.#other(at + 1))];
+  }
+
+  #other(index: number): MemoryPartition {
+    const other = this.#others.get(index) ?? new MemoryPartition();
+    this.#others.set(index, other);
+    return other;
   }
 
   /** The names of all tasks that were ever defined. */
@@ -52,28 +63,34 @@ export class MemoryRegistry implements PlannerStore {
     return [...new Set([...this.#published.values()].map(({ plan }) => plan.task))];
   }
 
-  /** For tests: the position up to which changes are planned, as the next leader will read it. */
+  /** For tests: the position up to which changes are planned, as the next leaders will read it. */
   get resumePoint(): number | undefined {
-    const token = this.#tokens[''];
-    return typeof token === 'number' ? token : undefined;
+    const tokens = this.#inForce.map((partition) => partition.tokens['']);
+    return tokens.every((token) => typeof token === 'number') ? Math.min(...tokens) : undefined;
   }
 
   /** For tests: the definitions in force, and whether each still has a reconciliation to do. */
   get inForcePlans(): readonly { readonly plan: TaskPlan; readonly isBehind: boolean }[] {
-    return [...this.#states].flatMap(([task, { value }]) => {
-      const found = this.#published.get(`${task}:${value.definition}`);
-      return found === undefined ? [] : [{ plan: found.plan, isBehind: value.wanted > value.done }];
+    return [...this.stored].flatMap(([task, state]) => {
+      const found = this.#published.get(`${task}:${state.definition}`);
+      return found === undefined ? [] : [{ plan: found.plan, isBehind: this.#isBehind(task) }];
     });
   }
 
-  /** The tasks and collections that the leader has not caught up with, in words. */
+  #isBehind(task: string, counts: (state: TaskState) => boolean = () => true): boolean {
+    return this.#inForce.some((partition) => {
+      const state = partition.stored.get(task);
+      return state === undefined || (state.wanted > state.done && counts(state));
+    });
+  }
+
+  /** The tasks and collections that the leaders have not caught up with, in words. */
   unplanned(log: ChangeLog): readonly string[] {
     const plans = [...this.#published.values()].map(({ plan }) => plan);
-    const behind = plans.filter(({ task }) => {
-      const state = this.#states.get(task)?.value;
-      // A task that is left out waits for something other than the leader.
-      return state === undefined || (state.wanted > state.done && !(state.leftOutSince instanceof Date));
-    });
+    // A task that is left out waits for something other than the leader.
+    const behind = plans.filter(({ task }) =>
+      this.#isBehind(task, ({ leftOutSince }) => !(leftOutSince instanceof Date)),
+    );
     const changed = new Set(log.from(this.resumePoint ?? log.end).map(({ collection }) => collection));
     const collections = plans.map(({ source }) => source.collection).filter((name) => changed.has(name));
     return [
@@ -83,17 +100,8 @@ export class MemoryRegistry implements PlannerStore {
   }
 
   /** The trigger and version in force, by task. */
-  get inForce(): NonNullable<Cluster['inForce']> {
-    return new Map(
-      [...this.#states].map(
-        ([
-          task,
-          {
-            value: { trigger, version },
-          },
-        ]) => [task, { trigger, version }],
-      ),
-    );
+  get inForce(): InForce {
+    return new Map([...this.stored].map(([task, { trigger, version }]) => [task, { trigger, version }]));
   }
 
   async publish(plans: readonly TaskPlan[]): ReturnType<PlannerStore['publish']> {
@@ -109,86 +117,87 @@ export class MemoryRegistry implements PlannerStore {
     });
   }
 
-  async plans(): Promise<readonly PublishedPlan[]> {
-    return [...this.#published.values()];
+  async plans(which?: readonly DefinitionName[]): Promise<readonly PublishedPlan[]> {
+    if (which === undefined) return [...this.#published.values()];
+    return which.flatMap(({ task, definition }) => this.#published.get(`${task}:${definition}`) ?? []);
   }
 
-  async states(): Promise<readonly TaskState[]> {
-    return [...this.#states.values()].map(({ value }) => copyOf(value));
+  /** Ends the planning of a task. Returns false if it is unknown. */
+  override retire(task: string): boolean {
+    const known = [...this.#others.values()].map((partition) => partition.retire(task));
+    return super.retire(task) || known.includes(true) || this.tasks.includes(task);
   }
 
-  async saveState({ term }: Term, task: string, fields: Partial<TaskState>): Promise<boolean> {
-    const known = this.#states.get(task);
-    if (known !== undefined && known.term > term) return false;
-    const highest = (field: 'wanted' | 'handlerVersion'): number =>
-      Math.max(known?.value[field] ?? 0, fields[field] ?? 0);
-    // Neither may fall: another instance may have requested a reconciliation since, and a version is never taken back.
-    const raised = { wanted: highest('wanted'), handlerVersion: highest('handlerVersion') };
-    const value = { ...known?.value, ...copyOf(fields), ...raised } as TaskState;
-    this.#states.set(task, { value, term });
-    return true;
+  deleteDefinitions(task: string): void {
+    for (const [key, { plan }] of this.#published) {
+      if (plan.task !== task) continue;
+      this.#published.delete(key);
+      const others = [...this.#published.values()].map((other) => textOf(other.plan.source));
+      if (others.includes(textOf(plan.source))) continue;
+      for (const partition of [this, ...this.#others.values()]) partition.dropCheckpoint(plan.source);
+    }
   }
 
-  async lead(
-    self: { readonly instanceId: string; readonly life: string },
-    from: number | undefined,
-  ): Promise<Term | undefined> {
-    if (this.#leader?.term !== from) return undefined;
-    const term = (from ?? 0) + 1;
-    this.#leader = { instanceId: self.instanceId, life: self.life, term };
-    return { life: self.life, term };
-  }
-
-  async resign(term: Term): Promise<void> {
-    if (this.#leader !== undefined && this.#leads(term)) this.#leader = { ...this.#leader, life: null };
-  }
-
-  async load(term: Term): ReturnType<PlannerStore['load']> {
-    return this.#leads(term) ? { tokens: this.#tokens } : undefined;
-  }
-
-  async saveTokens(term: Term, tokens: Readonly<Record<string, unknown>>): Promise<boolean> {
-    if (!this.#leads(term)) return false;
-    this.#tokens = { ...this.#tokens, ...tokens };
-    return true;
-  }
-
-  async checkpoint(source: Source): Promise<Checkpoint | undefined> {
-    return this.#checkpoints.get(textOf(source))?.value;
-  }
-
-  async saveCheckpoint({ term }: Term, source: Source, value: Checkpoint | undefined): Promise<boolean> {
-    const known = this.#checkpoints.get(textOf(source));
-    if (known !== undefined && known.term > term) return false;
-    this.#checkpoints.set(textOf(source), { value, term });
-    return true;
-  }
-
-  async blocked(): Promise<readonly BlockedOfTask[]> {
-    return [...this.#blocked.values()].map(({ value }) => value);
-  }
-
-  async saveBlocked({ term }: Term, documents: BlockedOfTask): Promise<boolean> {
-    const known = this.#blocked.get(documents.task);
-    if (known !== undefined && known.term > term) return false;
-    this.#blocked.set(documents.task, { value: documents, term });
-    return true;
+  override async load(term: Term): ReturnType<PlannerStore['load']> {
+    return this.#partitions === 1 ? super.load(term) : undefined;
   }
 
   async request(tasks: readonly string[] | undefined, reason: string): Promise<readonly string[]> {
     const meant = (task: string): boolean => tasks?.includes(task) ?? true;
-    for (const [task, { value, term }] of this.#states)
-      if (meant(task))
-        this.#states.set(task, { value: { ...value, wanted: value.wanted + 1, reason }, term });
+    for (const partition of [this, ...this.#others.values()]) partition.raise(meant, reason);
     // A task that is defined but has no state yet is included: its first registration reconciles everything anyway.
-    return [...new Set([...this.#states.keys(), ...this.tasks])].filter(meant);
+    return [...new Set([...this.stored.keys(), ...this.tasks])].filter(meant);
   }
 
   async notifyPeers(news: boolean): Promise<void> {
     this.#options.notifyPeers(news);
   }
 
-  #leads({ life, term }: Term): boolean {
-    return this.#leader?.life === life && this.#leader.term === term;
+  /** The planner's records of one partition. */
+  within({ index, of }: Partition): PlannerStore {
+    const own = index === 0 ? this : this.#other(index);
+    return {
+      publish: (plans) => this.publish(plans),
+      plans: () => this.plans(),
+      states: () => own.states(),
+      saveState: (term, task, fields) => own.saveState(term, task, fields),
+      lead: (self, from) => own.lead(self, from),
+      resign: (term) => own.resign(term),
+      load: async (term) => (own.leads(term) && this.#partitions === of ? { tokens: own.tokens } : undefined),
+      saveTokens: (term, tokens) => own.saveTokens(term, tokens),
+      checkpoint: (source) => own.checkpoint(source),
+      saveCheckpoint: (term, source, checkpoint) => own.saveCheckpoint(term, source, checkpoint),
+      blocked: () => own.blocked(),
+      saveBlocked: (term, documents) => own.saveBlocked(term, documents),
+      request: async (tasks, reason) => {
+        const known = await this.request(tasks, reason);
+        if (of > 1) await this.notifyPeers(true);
+        return known;
+      },
+      notifyPeers: (news) => this.notifyPeers(news),
+    };
+  }
+
+  async announce(term: Term, next: number): Promise<boolean> {
+    if (!this.leads(term)) return false;
+    this.#next = next;
+    return true;
+  }
+
+  async divide(term: Term, { from, to, ended, merge }: Division): Promise<boolean> {
+    const isEnded = [...this.leaders].every(
+      ([index, leader]) => leader.life === null || ended.get(index) === leader.term,
+    );
+    if (!this.leads(term) || this.#partitions !== from || !isEnded) return false;
+    const old = this.#inForce;
+    const states = merge(
+      old.map((partition) => ({ states: [...partition.stored.values()], blocked: partition.blockedNow })),
+    );
+    const point = this.resumePoint;
+    const tokens = point === undefined ? {} : { '': point };
+    this.#partitions = to;
+    this.#next = null;
+    for (const partition of new Set([...old, ...this.#inForce])) partition.begin(states, tokens);
+    return true;
   }
 }

@@ -1,77 +1,61 @@
-import type { Cluster, Leader } from '../../store/port.js';
-import type { PlanStore, ReactiveStore, TaskPlan, TaskStore } from '../../store/reactive.js';
-import type { MemoryCollection } from '../collection.js';
+import type { Lazy } from '../../core/lazily.js';
+import { deferReactive } from '../../store/helpers/deferred-reactive.js';
+import type { ForgettingStore } from '../../store/forgetting.js';
+import type { Parts } from '../../store/parts.js';
+import type { Partitioning } from '../../store/partitions.js';
+import type { Leader } from '../../store/port.js';
+import type { PlannerStore, PlanStore, ReactiveStore, TaskPlan, TaskStore } from '../../store/reactive.js';
 import type { MemoryTransaction } from '../transaction.js';
-import { MemoryFeed } from './feed.js';
+import { compilePlan } from './compile.js';
 import type { ChangeLog } from './log.js';
-import * as maintaining from './maintain.js';
-import * as planning from './plan.js';
-import { MemoryRegistry } from './registry.js';
-import * as claiming from './tasks/claim.js';
-import * as finding from './tasks/find.js';
-import * as holding from './tasks/hold.js';
-import { cursorKey } from './tasks/row.js';
-import * as settling from './tasks/settle.js';
-import { TaskTable } from './tasks/table.js';
-import { unfinished } from './unfinished.js';
+import type { MemoryReactiveOptions, MemoryTaskStore } from './opened.js';
 
-export interface MemoryReactiveOptions {
-  readonly now: () => Date;
-  readonly log: ChangeLog;
-  readonly collection: (name: string) => MemoryCollection;
-  readonly cluster: () => Cluster;
-  readonly admits: (cursorKey: string) => boolean;
-  readonly wake: () => void;
-  readonly news: () => void;
-}
-
-/** Reactive tasks on the collections of a memory store. Each method does its work before its first await. */
+/**
+ * Reactive tasks on the collections of a memory store. Definitions are checked here; opened.ts has the rest, which is
+ * loaded on the first call.
+ */
 export class MemoryReactive implements ReactiveStore<MemoryTransaction> {
-  readonly planner: MemoryRegistry;
+  readonly planner: PlannerStore;
   readonly planning: PlanStore;
-  /** For tests: the task rows as they are stored. */
-  readonly table: TaskTable;
+  readonly partitioning: Partitioning;
+  readonly forgetting: ForgettingStore;
+  readonly tasks: (plans: () => ReadonlyMap<string, TaskPlan>) => TaskStore<MemoryTransaction>;
   /** For tests: the changes as they are stored. */
   readonly log: ChangeLog;
-  readonly #options: MemoryReactiveOptions;
-  /** Paused tasks, with the end of the pause; null if it has none. */
-  readonly #pauses = new Map<string, Date | null>();
+  readonly #open: Lazy<MemoryTaskStore>;
 
-  constructor(options: MemoryReactiveOptions) {
-    const { now, wake, news, log } = options;
-    this.#options = options;
-    this.log = log;
-    this.planner = new MemoryRegistry({
-      now,
-      position: () => log.end,
-      notifyPeers: (isNews) => {
-        wake();
-        if (isNews) news();
-      },
+  constructor(options: MemoryReactiveOptions, parts: Parts) {
+    this.#open = parts.add(async () => {
+      const { MemoryTaskStore } = await import('./opened.js');
+      return new MemoryTaskStore(options);
     });
-    const table = new TaskTable({ ...options, cluster: () => this.#cluster() });
-    this.table = table;
-    this.planning = {
-      plan: (plan, ids, _limitMs, trace) => planning.plan(table, plan, ids, trace),
-      unmatch: (plan, ids) => planning.unmatch(table, plan, ids),
-      park: (plan, poisoned) => planning.park(table, plan, poisoned),
-      documents: (source, after, limit) => maintaining.documents(table, source, after, limit),
-      size: async ({ collection }) => options.collection(collection).size,
-      known: (plan, after, limit) => maintaining.known(table, plan, after, limit),
-      clean: (plan, scope) => maintaining.clean(table, plan, scope),
-      reprocess: (plan, which) => maintaining.reprocess(table, plan, which),
-      historySince: async () => log.since,
-      openFeed: async (request) => new MemoryFeed(log, request),
-    };
+    this.log = options.log;
+    const late = deferReactive(this.#open, ['historySince']);
+    this.planner = late.planner;
+    this.planning = late.planning;
+    this.partitioning = late.partitioning;
+    this.forgetting = late.forgetting;
+    this.tasks = late.tasks;
   }
 
+  /** Nobody leads before the first call of this port. */
   get leader(): Leader | undefined {
-    return this.planner.leader;
+    return this.#open.loaded?.leader;
+  }
+
+  /** For tests: what is loaded. */
+  get opened(): MemoryTaskStore {
+    if (this.#open.loaded !== undefined) return this.#open.loaded;
+    throw new Error('nothing is loaded yet: await store.loadParts()');
   }
 
   /** For `tidemill/testing`: the work that is left at this moment, in words. */
   unfinished(): readonly string[] {
-    return unfinished(this.table, this.planner, this.log);
+    return this.#open.loaded?.unfinished() ?? [];
+  }
+
+  async prepare(plans: readonly TaskPlan[]): Promise<void> {
+    await (await this.#open()).prepare(plans);
   }
 
   useGlobals(): void {
@@ -79,73 +63,7 @@ export class MemoryReactive implements ReactiveStore<MemoryTransaction> {
   }
 
   check(where: string, plan: TaskPlan): TaskPlan {
-    this.table.compile(plan, where);
+    compilePlan(where, plan);
     return plan;
-  }
-
-  async prepare(plans: readonly TaskPlan[]): Promise<void> {
-    for (const plan of plans) this.table.compile(plan);
-  }
-
-  tasks(plans: () => ReadonlyMap<string, TaskPlan>): TaskStore<MemoryTransaction> {
-    const table = this.table;
-    const { planner } = this;
-    return {
-      peek: (tasks) => claiming.peek(table, plans(), tasks),
-      claim: (request) => claiming.claim(table, plans(), request),
-      claimedUnder: (instance, token) => claiming.claimedUnder(table, plans(), instance, token),
-      settle: (settlements) => settling.settle(table, settlements),
-      settleIn: (settlement, transaction) => settling.settleIn(table, settlement, transaction),
-      held: (leases) => holding.held(table, leases),
-      settledUnder: (lease) => holding.settledUnder(table, lease),
-      begin: (lease) => holding.begin(table, lease),
-      heldBy: (instance, limit) => holding.heldBy(table, instance, limit),
-      strays: (query) => holding.strays(table, query),
-      fetch: (request) => holding.fetch(table, request),
-      find: (filter, page) => finding.find(table, filter, page),
-      cursorKey,
-      count: async (filter, most = Infinity) => Math.min(most, finding.select(table, filter).length),
-      retryMany: async (filter) => maintaining.reset(table, finding.select(table, filter)),
-      stats: (cap) => finding.stats(table, planner.tasks, cap),
-      depths: (request) => finding.depths(table, planner.tasks, request),
-      failures: (limit, task) => finding.failures(table, limit, task),
-      document: async ({ key }) => {
-        const row = table.rows.get(String(key));
-        const document = row && table.document(row, row.sourceDocId);
-        return document && { collection: row.collection, document };
-      },
-      pauses: async () => this.#paused(),
-      pause: async (task, until) => this.#pause(task, until),
-      resume: async (task) => {
-        this.#pauses.delete(task);
-        this.#options.wake();
-      },
-    };
-  }
-
-  /** A throttle neither ends a pause that has no end, nor shortens another throttle. */
-  #pause(task: string, until: Date | undefined): void {
-    const known = this.#pauses.get(task);
-    if (until === undefined) this.#pauses.set(task, null);
-    else if (known === undefined || (known !== null && known < until)) this.#pauses.set(task, until);
-  }
-
-  #paused(): ReadonlyMap<string, Date | null> {
-    const now = this.#options.now();
-    return new Map([...this.#pauses].filter(([, until]) => until === null || until > now));
-  }
-
-  /** The cluster as it concerns tasks: names, pauses and definitions in force are those of tasks. */
-  #cluster(): Cluster {
-    const { instances, ...cluster } = this.#options.cluster();
-    const paused = this.#paused();
-    const ends = [...paused.values()].flatMap((until) => until?.getTime() ?? []);
-    return {
-      ...cluster,
-      paused: new Set(paused.keys()),
-      ...(ends.length === 0 ? {} : { resumeAt: new Date(Math.min(...ends)) }),
-      inForce: this.planner.inForce,
-      instances: instances.map((one) => ({ ...one, names: one.tasks.map(({ task }) => task) })),
-    };
   }
 }

@@ -1,14 +1,6 @@
 import type { Collection, Document, Filter } from 'mongodb';
 import type { AuditEntry, AuditPageRequest, AuditStore } from '../../store/audit.js';
 import { literal, run, type AuditDocument } from '../context.js';
-import type { IndexPlan } from '../indexes.js';
-
-export const auditIndexes: readonly IndexPlan[] = [
-  // list: newest first.
-  { name: 'tidemill_by_age', key: { at: -1, _id: -1 } },
-  // retention.
-  { name: 'tidemill_expiry', key: { expiresAt: 1 }, expireAfterSeconds: 0 },
-];
 
 const toEntry = ({ _id, expiresAt, ...row }: AuditDocument): AuditEntry =>
   ({ ...row, id: _id }) as unknown as AuditEntry;

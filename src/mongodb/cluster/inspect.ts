@@ -13,9 +13,19 @@ import {
 } from '../../store/inspect.js';
 import type { PublishedPlan } from '../../store/reactive.js';
 import { BSON_OPTIONS, type Mongo } from '../context.js';
-import { faultText, faultyIndexes, indexScript, type IndexFault } from '../indexes.js';
+import {
+  exactIdIndex,
+  faultText,
+  faultyIndexes,
+  formerIndexes,
+  indexScript,
+  type IndexFault,
+  taskIndexes,
+} from '../indexes.js';
+import { timeOf } from '../reactive/feed.js';
+import { messagesScript, wakesOf } from './messages.js';
 import { ownCollections, type Owned } from '../own-collections.js';
-import { taskIndexes, type MongodbSources } from '../reactive/sources.js';
+import type { MongodbSources } from '../reactive/sources.js';
 
 const OLDEST_VERSION = [6, 0] as const;
 /** Reactive tasks resume where planning stopped, if the oplog reaches back that far. */
@@ -58,11 +68,14 @@ async function judgeTopology({ client, sharded, transactions }: Mongo): Promise<
 
 async function judgeIndexes({ mongo, sources, plans }: Inspected): Promise<readonly Verdict[]> {
   const { dbName } = mongo.jobs;
-  const places = (await plans()).map(({ plan }) => sources.place(plan.source).tasks);
-  const watched = new Map(places.map((tasks) => [tasks.namespace, tasks]));
+  const places = await Promise.all((await plans()).map(({ plan }) => sources.open(plan.source)));
+  const watched = new Map(places.map((place) => [place.tasks.namespace, place]));
   const collections = [
     ...ownCollections(mongo),
-    ...[...watched.values()].map((tasks): Owned => [tasks, taskIndexes]),
+    ...[...watched.values()].flatMap(({ source, tasks, collation }): Owned[] => [
+      [tasks, taskIndexes],
+      ...(collation === undefined ? [] : [[source, [exactIdIndex]] as const]),
+    ]),
   ];
   const looked = await Promise.all(
     collections.map(async ([collection, wanted]) => ({
@@ -83,17 +96,40 @@ async function judgeIndexes({ mongo, sources, plans }: Inspected): Promise<reado
       return fault.kind === 'different' ? destroying(verdict) : verdict;
     }),
   );
+  verdicts.push(...(await judgeFormer(mongo)), ...judgeMessages(mongo));
   return verdicts.length > 0
     ? verdicts
     : [fine(`as they should be on ${looked.map(({ collection }) => collection.collectionName).join(', ')}`)];
 }
 
+/** Without the collection of messages, the server wakes each idle instance for each write. */
+function judgeMessages({ jobs, wakes, transactions }: Mongo): readonly Verdict[] {
+  if (wakes !== undefined || !transactions) return [];
+  const name = wakesOf(jobs.collectionName);
+  const found = `no capped collection ${name}: each idle instance follows a change stream, which costs something per write`;
+  return [warning(found, messagesScript(name))];
+}
+
+/** Indexes that only earlier versions need: each write pays for them. */
+async function judgeFormer(mongo: Mongo): Promise<readonly Verdict[]> {
+  const jobs = mongo.jobs as unknown as Collection;
+  const left = await formerIndexes(jobs);
+  if (left.length === 0) return [];
+  const found = `${jobs.collectionName}: ${left.join(', ')} served earlier versions, and each write still pays for them`;
+  const drops = left.map((name) => dropping(jobs, name));
+  return [
+    destroying(warning(found, ['// once no instance of an earlier version runs:', ...drops].join('\n'))),
+  ];
+}
+
+const dropping = ({ collectionName }: Collection, index: string): string =>
+  `db.getCollection(${JSON.stringify(collectionName)}).dropIndex(${JSON.stringify(index)});`;
+
 function mending(collection: Collection, { plan, kind }: IndexFault, home: string): string {
   const { dbName, collectionName } = collection;
-  const drop = `db.getCollection(${JSON.stringify(collectionName)}).dropIndex(${JSON.stringify(plan.name)});`;
   return [
     ...(dbName === home ? [] : [`use ${dbName}`]),
-    ...(kind === 'different' ? [drop] : []),
+    ...(kind === 'different' ? [dropping(collection, plan.name)] : []),
     indexScript(collectionName, [plan]),
   ].join('\n');
 }
@@ -117,14 +153,15 @@ async function readHistory({ client, globals }: Mongo): Promise<History> {
   const oplog = client.db('local').collection('oplog.rs', BSON_OPTIONS);
   const end = (order: 1 | -1): Promise<Document | null> =>
     oplog.findOne({}, { sort: { $natural: order }, projection: { seconds: { $tsSecond: '$ts' } } });
-  const [first, last, [stats], planner] = await Promise.all([
+  const [first, last, [stats], planners] = await Promise.all([
     end(1),
     end(-1),
     oplog.aggregate([{ $collStats: { storageStats: {} } }]).toArray(),
-    globals.findOne({ _id: 'planner' }),
+    globals.find({ kind: { $in: ['planner', 'planner-part'] } }).toArray(),
   ]);
   const { size = 0, maxSize = 1 } = (stats?.['storageStats'] ?? {}) as { size?: number; maxSize?: number };
-  const resume = Object.values((planner?.['tokens'] ?? {}) as Document).flatMap(secondsOf);
+  const tokens = planners.map((row) => (row['tokens'] ?? {}) as Record<string, unknown>);
+  const resume = tokens.flatMap((one) => Object.values(one)).flatMap(secondsOf);
   return {
     firstSeconds: secondsIn(first),
     lastSeconds: secondsIn(last),
@@ -135,12 +172,10 @@ async function readHistory({ client, globals }: Mongo): Promise<History> {
 
 const secondsIn = (entry: Document | null): number => Number(entry?.['seconds'] ?? 0);
 
-/** A resume token is a key string: a byte for the type of its first value, then that value, the cluster time. */
-function secondsOf(token: unknown): number[] {
-  const data: unknown = (token as { _data?: unknown } | null)?._data;
-  const hex = typeof data === 'string' ? /^82([0-9a-f]{8})/iu.exec(data)?.[1] : undefined;
-  return hex === undefined ? [] : [Number.parseInt(hex, 16)];
-}
+const secondsOf = (token: unknown): readonly number[] => {
+  const time = timeOf(token);
+  return time === undefined ? [] : [time.t];
+};
 
 const hours = (seconds: number): string =>
   seconds < 3_600 ? `${String(Math.round(seconds / 60))} min` : `${(seconds / 3_600).toFixed(1)} h`;

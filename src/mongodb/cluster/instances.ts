@@ -1,23 +1,24 @@
 import type { Document } from 'mongodb';
-import type {
-  Capacity,
-  Instance,
-  InstanceDetails,
-  InstanceState,
-  InstanceStore,
-  Registration,
-  Rival,
+import {
+  runsOf,
+  type Capacity,
+  type Instance,
+  type InstanceDetails,
+  type InstanceState,
+  type InstanceStore,
+  type Registration,
+  type Rival,
 } from '../../store/port.js';
 import { literal, run, type Mongo } from '../context.js';
 import { isDuplicate } from '../errors.js';
-import { cluster, clusterPipeline, readCluster } from '../jobs/peek.js';
+import { cluster, leases, readWhole, wholePipeline } from '../jobs/peek.js';
 import { renewal } from './renewal.js';
 import { endSessions } from './sessions.js';
 
 const idOf = (instance: Instance): string => `instance:${instance.life}`;
 
-function fieldsOf(registration: Registration): object {
-  const { instanceId, life, names, tasks, policies, host, pid, leaseMs, capacity } = registration;
+function fieldsOf({ wakes }: Mongo, registration: Registration): object {
+  const { instanceId, life, names, tasks, policies, host, pid, leaseMs, capacity, plans } = registration;
   return {
     kind: 'instance',
     instanceId: literal(instanceId),
@@ -29,12 +30,16 @@ function fieldsOf(registration: Registration): object {
     host: literal(host),
     pid,
     capacity: literal(capacity ?? null),
+    runs: literal(runsOf(registration)),
+    plans: plans ?? null,
     dead: false,
+    // It tells others of its writes by a message; see messages.ts.
+    sends: wakes !== undefined,
     leaseUntil: { $add: ['$$NOW', leaseMs] },
   };
 }
 
-const [match = {}, project = {}] = clusterPipeline;
+const [match = {}, project = {}] = wholePipeline;
 const detailsPipeline: Document[] = [
   match,
   { $project: { ...(project['$project'] as Document), host: 1, pid: 1, capacity: 1 } },
@@ -53,9 +58,13 @@ function toDetails({ host, pid, capacity, ...state }: Document & InstanceState):
 export function instanceStore(mongo: () => Mongo): InstanceStore {
   const upsert = async (registration: Registration): Promise<boolean> => {
     try {
-      await mongo().globals.updateOne({ _id: idOf(registration) }, [{ $set: fieldsOf(registration) }], {
-        upsert: true,
-      });
+      await mongo().globals.updateOne(
+        { _id: idOf(registration) },
+        [{ $set: fieldsOf(mongo(), registration) }],
+        {
+          upsert: true,
+        },
+      );
       return true;
     } catch (error) {
       if (isDuplicate(error)) return false;
@@ -88,10 +97,11 @@ export function instanceStore(mongo: () => Mongo): InstanceStore {
   return {
     fence,
     list: () => cluster(mongo()),
+    leases: () => leases(mongo()),
     describe: () =>
       run('read instances', async () => {
         const rows = await mongo().globals.aggregate(detailsPipeline).toArray();
-        const read = readCluster(rows, mongo().clock.now());
+        const read = readWhole(rows, mongo().clock.now());
         return { cluster: read, instances: read.instances.map((one) => toDetails(one)) };
       }),
     register: (registration, takeOver) =>
@@ -110,7 +120,7 @@ export function instanceStore(mongo: () => Mongo): InstanceStore {
       const asked = run('renew', () =>
         mongo().globals.findOneAndUpdate(
           { _id: idOf(registration), dead: false },
-          [{ $set: fieldsOf(registration) }],
+          [{ $set: fieldsOf(mongo(), registration) }],
           { returnDocument: 'after', projection: { leaseUntil: 1 } },
         ),
       );

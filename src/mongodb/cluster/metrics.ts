@@ -2,7 +2,6 @@ import type { Document, UpdateFilter } from 'mongodb';
 import {
   dayOf,
   KEEP_COUNTS_DAYS,
-  KEEP_MINUTES_MS,
   KEEP_SHARES_MS,
   PEAKS,
   SUMS,
@@ -17,12 +16,6 @@ import {
 } from '../../store/metrics.js';
 import { run, type Mongo } from '../context.js';
 import { isDuplicate } from '../errors.js';
-import type { IndexPlan } from '../indexes.js';
-
-export const metricsIndexes: readonly IndexPlan[] = [
-  // series: minutes in order; MongoDB deletes them after a day.
-  { name: 'tidemill_minutes', key: { minute: 1 }, expireAfterSeconds: KEEP_MINUTES_MS / 1_000 },
-];
 
 const TOTALS = 'totals';
 

@@ -1,5 +1,6 @@
 import { systemClock, within } from '../../core/clock.js';
 import { StoreError } from '../../core/errors.js';
+import { secondsText } from '../../core/text/seconds.js';
 
 const SHORTEST_MS = 1_000;
 const LONGEST_MS = 10_000;
@@ -12,7 +13,7 @@ const LONGEST_MS = 10_000;
 export async function renewal<T>(leaseMs: number, answer: Promise<T>): Promise<T> {
   const limitMs = Math.min(Math.max(leaseMs / 3, SHORTEST_MS), LONGEST_MS);
   if (await within(systemClock, limitMs, answer)) return answer;
-  throw new StoreError(`renew: MongoDB did not answer within ${String(limitMs / 1_000)} s.`, {
+  throw new StoreError(`renew: MongoDB did not answer within ${secondsText(limitMs)}.`, {
     transient: true,
     outcomeUnknown: true,
   });

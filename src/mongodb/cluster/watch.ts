@@ -1,10 +1,9 @@
 import type { ChangeStream, Document } from 'mongodb';
-import type { Hint, Watch, WatchHandlers } from '../../store/port.js';
-import { BSON_OPTIONS, type Mongo } from '../context.js';
-import { lacksChangeStreams, classifyError } from '../errors.js';
-
-/** One command every ten seconds while nothing happens. */
-const AWAIT_MS = 10_000;
+import { EVERYTHING, type DueNames, type Hint, type Watch, type WatchHandlers } from '../../store/port.js';
+import { run, type Mongo } from '../context.js';
+import { pauseId } from '../jobs/peek.js';
+import { followed, STREAM_OPTIONS } from './change-stream.js';
+import { follow } from './messages.js';
 
 /**
  * Prefix of the document of a paused name. A pause also wakes instances: jobs that were claimed ahead must not start.
@@ -46,6 +45,7 @@ const pipelineFor = (jobs: string, globals: string): Document[] => [
       'ns.coll': 1,
       'documentKey._id': 1,
       name: '$fullDocument.name',
+      due: '$fullDocument.wake.due',
       news: { $ifNull: ['$updateDescription.updatedFields.news', '$fullDocument.news', null] },
       cancel: { $ifNull: ['$updateDescription.updatedFields.cancelRequestedAt', null] },
     },
@@ -53,63 +53,95 @@ const pipelineFor = (jobs: string, globals: string): Document[] => [
 ];
 
 /**
- * Opens a change stream that only wakes. If the driver cannot resume it, it is closed, and the caller opens another one
- * from now: the poll covers the gap.
+ * Opens the wake-up channel: the messages of other processes and, if some process sends none, the change stream as well.
+ * If the channel breaks, the caller opens another one from now: the poll covers the gap.
  */
 export async function watch(mongo: Mongo, handlers: WatchHandlers): Promise<Watch | { unavailable: string }> {
-  const { client, jobs, globals } = mongo;
-  const pipeline = pipelineFor(jobs.collectionName, globals.collectionName);
-  const stream: ChangeStream<Document, Document> = client.db(jobs.dbName).watch(pipeline, {
-    ...BSON_OPTIONS,
-    readPreference: 'primary',
-    maxAwaitTimeMS: AWAIT_MS,
-    batchSize: 100,
-    readConcern: { level: 'majority' },
-  });
-  let open = true;
-  // The first resume token comes with the server's cursor: from here on, nothing is missed.
-  const opened = new Promise((resolve) => stream.once('resumeTokenChanged', resolve));
-  const reading = read(stream, globals.collectionName, handlers);
-  try {
-    await Promise.race([opened, reading]);
-  } catch (error) {
-    await stream.close().catch(() => undefined);
-    if (lacksChangeStreams(error))
-      return { unavailable: 'the server has no change streams (it is not a replica set)' };
-    throw classifyError('watch', error, false);
-  }
-  const ended = reading.catch(async (error: unknown) => {
-    if (open) handlers.broken(classifyError('watch', error, false));
-    await stream.close().catch(() => undefined);
-  });
-  return {
-    close: async () => {
-      open = false;
-      await stream.close().catch(() => undefined);
-      await ended;
-    },
+  if (mongo.wakes === undefined) return stream(mongo, handlers);
+  const channel = new Channel(handlers);
+  const messages = await follow(mongo.wakes, channel.handlers);
+  if (messages === undefined) return stream(mongo, handlers);
+  channel.add(messages);
+  const alsoStream = async (): Promise<void> => {
+    const opened = await stream(mongo, channel.handlers);
+    if ('close' in opened) channel.add(opened);
   };
+  try {
+    if (mongo.silent.isRecent || (await hasOlderInstance(mongo))) await alsoStream();
+    else {
+      const ignore = mongo.silent.onHeard(() => {
+        ignore();
+        void alsoStream().catch((error: unknown) => channel.handlers.broken(error));
+      });
+      channel.add({
+        close: () => {
+          ignore();
+          return Promise.resolve();
+        },
+      });
+    }
+  } catch (error) {
+    await channel.close();
+    throw error;
+  }
+  return channel;
 }
 
-/** Reads until the stream breaks or is closed; both reject. */
-async function read(
-  stream: ChangeStream<Document, Document>,
-  globals: string,
-  handlers: WatchHandlers,
-): Promise<never> {
-  for (;;) {
-    const event = await stream.next();
-    if ((event['ns'] as Document | undefined)?.['coll'] === globals) coordinate(event, handlers);
-    else if (event['cancel'] === null) handlers.wake('jobs', hintOf(event));
-    else handlers.cancel();
+/** Several ways to hear of work, as one: if one of them breaks, all of them end. */
+class Channel implements Watch {
+  readonly handlers: WatchHandlers;
+  readonly #parts: Watch[] = [];
+  #open = true;
+
+  constructor(handlers: WatchHandlers) {
+    this.handlers = {
+      ...handlers,
+      broken: (error) => {
+        if (!this.#open) return;
+        void this.close();
+        handlers.broken(error);
+      },
+    };
   }
+
+  add(part: Watch): void {
+    if (this.#open) this.#parts.push(part);
+    else void part.close();
+  }
+
+  async close(): Promise<void> {
+    this.#open = false;
+    await Promise.all(this.#parts.splice(0).map((part) => part.close()));
+  }
+}
+
+/** An instance of a version before messages: its writes only carry the flag. */
+const hasOlderInstance = (mongo: Mongo): Promise<boolean> =>
+  run('watch', async () => {
+    const older = { kind: 'instance' as const, dead: false, sends: { $ne: true } };
+    return (await mongo.globals.findOne(older, { projection: { _id: 1 } })) !== null;
+  });
+
+/** Opens a change stream that only wakes. */
+async function stream(mongo: Mongo, handlers: WatchHandlers): Promise<Watch | { unavailable: string }> {
+  const { client, jobs, globals } = mongo;
+  const pipeline = pipelineFor(jobs.collectionName, globals.collectionName);
+  const events: ChangeStream<Document, Document> = client.db(jobs.dbName).watch(pipeline, STREAM_OPTIONS);
+  const handle = (event: Document): void => {
+    if ((event['ns'] as Document | undefined)?.['coll'] === globals.collectionName)
+      coordinate(event, handlers);
+    else if (event['cancel'] === null) handlers.wake('jobs', hintOf(event), dueOf(event));
+    else handlers.cancel();
+  };
+  return followed(events, handle, handlers);
 }
 
 function coordinate(event: Document, handlers: WatchHandlers): void {
   const { _id } = event['documentKey'] as Document;
   const isPause = String(_id).startsWith(PAUSE);
   if (event['news'] !== null) handlers.news();
-  handlers.wake(isPause ? 'jobs' : 'tasks');
+  if (isPause) handlers.wake('jobs');
+  if (!isPause || _id === pauseId(EVERYTHING)) handlers.wake('tasks');
 }
 
 /** An insert tells which job it is about; an update may stand for many. */
@@ -117,4 +149,9 @@ function hintOf(event: Document): Hint | undefined {
   const { name } = event;
   const { _id: key } = event['documentKey'] as Document;
   return typeof name === 'string' ? { key, name } : undefined;
+}
+
+/** Absent: the insert stands for jobs of any name. */
+function dueOf({ name, due }: Document): DueNames | undefined {
+  return typeof name === 'string' && typeof due === 'number' ? new Map([[name, due]]) : undefined;
 }

@@ -4,17 +4,12 @@ import type { DocumentQuery, DocumentState } from '../../store/documents.js';
 import { run } from '../context.js';
 import type { Documents } from './context.js';
 import { DOCUMENT } from './read.js';
-import { isTimeLimit, refuseCount } from '../errors.js';
+import { refuseCount } from '../errors.js';
 import { findExact } from '../exact.js';
-import { fieldsQuery, rangeQuery } from '../fields.js';
+import { containing, fieldsQuery, rangeQuery, readPartly, TIME_LIMIT_MS } from '../fields.js';
 import { fromText, textOf } from '../reactive/document.js';
 
-/** A query that no index serves stops after this long: `find` returns what it has, and a count fails. */
-const TIME_LIMIT_MS = 5_000;
-
 const NOTHING: Document = { _id: { $in: [] } };
-
-const escaped = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|]/gu, String.raw`\$&`);
 
 function stateQuery({ fields, mongo }: Documents, states: readonly DocumentState[]): Document {
   const { sleepUntil, failure } = fields;
@@ -40,7 +35,7 @@ function stateQuery({ fields, mongo }: Documents, states: readonly DocumentState
 
 /** Without a place for failures, no document has an error. */
 const errorQuery = (failure: string | null, error: string): Document =>
-  failure === null ? NOTHING : { [`${failure}.reason`]: { $regex: escaped(error), $options: 'i' } };
+  failure === null ? NOTHING : { [`${failure}.reason`]: containing(error) };
 
 function keyed(keys: readonly string[]): Document {
   const ids = keys.flatMap((text) => {
@@ -95,16 +90,7 @@ export async function findDocuments(
     maxTimeMS: TIME_LIMIT_MS,
   };
   const cursor = findExact(collection, findDocumentsQuery(documents, query), options, DOCUMENT);
-  const rows: Document[] = [];
-  let partial = false;
-  await run('find documents', async () => {
-    try {
-      for await (const row of cursor) rows.push(row);
-    } catch (error) {
-      if (!isTimeLimit(error)) throw error;
-      partial = true;
-    }
-  });
+  const { rows, partial } = await run('find documents', () => readPartly(cursor));
   return { documents: rows.slice(0, limit), more: rows.length > limit, partial };
 }
 

@@ -21,41 +21,50 @@ const both = (condition: Document | undefined, filter: Document): Document =>
  * other values are in it; a comparison in an expression could not, as soon as a single document has an array. The
  * filter takes dates only, so that parked documents cost nothing.
  */
-export function dueFilter({ fields, condition, mongo }: Documents, withinMs = 0, lockUntil?: Date): Document {
+export function dueFilter(
+  { fields, condition, mongo }: Documents,
+  withinMs = 0,
+  guards: readonly Document[] = [],
+): Document {
   const value = `$${fields.sleepUntil}`;
   const bound = new Date(mongo.clock.now() + withinMs + SLACK_MS);
   const exact = [
     // Wrapped, so that it is no index bound: a sparse index is not used beside a bound from an expression.
     { $lte: [{ $ifNull: [value, null] }, withinMs === 0 ? '$$NOW' : { $add: ['$$NOW', withinMs] }] },
     { $eq: [{ $type: value }, 'date'] },
-    ...(lockUntil === undefined ? [] : [guard(lockUntil)]),
+    ...guards,
   ];
   return both(condition, { [fields.sleepUntil]: { $lte: bound }, $expr: { $and: exact } });
 }
 
+export interface LockTerms {
+  readonly marks: boolean;
+  readonly notAfter?: Date | undefined;
+}
+
 /**
  * Refuses a lock that is already over by the server's clock, because the estimate of that clock was wrong: another
- * scheduler could take the document at once.
+ * scheduler could take the document at once. A lock that is over by the estimate, too, is no real lock, as the caller
+ * wants it. Refuses a lock after the permits behind it have ended.
  */
-const guard = (lockUntil: Date): Document => ({ $lt: ['$$NOW', lockUntil] });
-
-/** Undefined if the lock is already over by the estimated clock: the caller asked for no real lock. */
-const guarded = ({ mongo }: Documents, lockUntil: Date): Date | undefined =>
-  lockUntil.getTime() > mongo.clock.now() ? lockUntil : undefined;
+const guardsOf = ({ mongo }: Documents, lockUntil: Date, { notAfter }: LockTerms): readonly Document[] => [
+  ...(lockUntil.getTime() > mongo.clock.now() ? [{ $lt: ['$$NOW', lockUntil] }] : []),
+  ...(notAfter === undefined ? [] : [{ $lte: ['$$NOW', notAfter] }]),
+];
 
 export async function lockNext(
   documents: Documents,
   lockUntil: Date,
-  marks: boolean,
+  terms: LockTerms,
 ): Promise<Document | null> {
   const { collection, fields, mongo } = documents;
   // A single `findOneAndUpdate` would need the shard key.
-  if (mongo.sharded) return (await lockMany(documents, lockUntil, { limit: 1, marks }))[0] ?? null;
+  if (mongo.sharded) return (await lockMany(documents, lockUntil, { limit: 1, ...terms }))[0] ?? null;
   const found = await run('lock a document', () =>
     understood(() =>
       collection.findOneAndUpdate(
-        dueFilter(documents, 0, guarded(documents, lockUntil)),
-        lockUpdate(documents, lockUntil, marks),
+        dueFilter(documents, 0, guardsOf(documents, lockUntil, terms)),
+        lockUpdate(documents, lockUntil, terms.marks),
         { sort: { [fields.sleepUntil]: 1 }, returnDocument: 'before', ...RAW },
       ),
     ),
@@ -70,7 +79,7 @@ export async function lockNext(
 export async function lockMany(
   documents: Documents,
   lockUntil: Date,
-  { limit, marks }: { readonly limit: number; readonly marks: boolean },
+  { limit, ...terms }: LockTerms & { readonly limit: number },
 ): Promise<readonly Document[]> {
   const { collection, fields, rivals } = documents;
   const { sleepUntil } = fields;
@@ -89,14 +98,14 @@ export async function lockMany(
       DOCUMENT,
     ).toArray(),
   );
-  const until = guarded(documents, lockUntil);
+  const guards = guardsOf(documents, lockUntil, terms);
   const statements = candidates.map((document) => ({
     filter: {
       _id: document['_id'] as never,
       [sleepUntil]: valueAt(document, sleepUntil),
-      ...(until === undefined ? {} : { $expr: guard(until) }),
+      ...(guards.length === 0 ? {} : { $expr: { $and: guards } }),
     },
-    update: lockUpdate(documents, lockUntil, marks),
+    update: lockUpdate(documents, lockUntil, terms.marks),
   }));
   const got = await run('lock documents', () => understood(() => writeEach(documents, statements)));
   rivals.met = got.includes(false);
@@ -123,34 +132,32 @@ const NO_DATES = [
 ];
 const MOST_MISFITS = 10;
 
-/** A poll: one command, which reads two index keys if nothing is due and there are no misfits. */
+/**
+ * A poll: one command, which reads two index keys if nothing is due and there are no misfits. Arrays are searched for
+ * among the first few documents that are due: they are never locked, so they are at the head once the others are done.
+ */
 function lookPipeline(documents: Documents, withinMs: number, known: readonly unknown[]): Document[] {
   const { collection, fields, condition, mongo } = documents;
   const { sleepUntil } = fields;
   const value = `$${sleepUntil}`;
-  const arrays = {
-    [sleepUntil]: { $lte: new Date(mongo.clock.now() + SLACK_MS) },
-    $expr: { $isArray: value },
-  };
-  const misfits = {
-    ...(known.length === 0 ? {} : { _id: { $nin: known } }),
-    $or: [{ [sleepUntil]: { $type: NO_DATES } }, arrays],
-  };
+  const others = known.length === 0 ? {} : { _id: { $nin: known } };
+  const due = { ...others, [sleepUntil]: { $lte: new Date(mongo.clock.now() + SLACK_MS) } };
+  const found = [{ $limit: MOST_MISFITS }, { $project: { _id: 1, misfit: { value } } }];
+  const among = (...pipeline: Document[]): Document => ({
+    $unionWith: { coll: collection.collectionName, pipeline },
+  });
   return [
     { $match: dueFilter(documents, withinMs) },
     { $sort: { [sleepUntil]: 1 } },
     { $limit: 1 },
     { $project: { _id: 0, dueInMs: { $subtract: [value, '$$NOW'] } } },
-    {
-      $unionWith: {
-        coll: collection.collectionName,
-        pipeline: [
-          { $match: both(condition, misfits) },
-          { $limit: MOST_MISFITS },
-          { $project: { _id: 1, misfit: { value } } },
-        ],
-      },
-    },
+    among({ $match: both(condition, { ...others, [sleepUntil]: { $type: NO_DATES } }) }, ...found),
+    among(
+      { $match: both(condition, due) },
+      { $limit: MOST_MISFITS },
+      { $match: { $expr: { $isArray: value } } },
+      ...found,
+    ),
     { $unionWith: { pipeline: [{ $documents: [{ now: '$$NOW' }] }] } },
   ];
 }

@@ -1,5 +1,5 @@
 import type { BSONSerializeOptions, Document } from 'mongodb';
-import { jobOf, scheduleOf } from '../../store/document-fields.js';
+import { jobOf, scheduleOf } from '../../store/helpers/document-fields.js';
 import type { DocumentFields, DocumentJob } from '../../store/documents.js';
 import { EXACT } from '../exact.js';
 import { readable } from '../values.js';

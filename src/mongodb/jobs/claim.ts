@@ -2,15 +2,25 @@ import { ObjectId, type Document } from 'mongodb';
 import { byJobOrder } from '../../core/records/claim-order.js';
 import type { JobRecord } from '../../core/records/job.js';
 import { fairShare } from '../../core/batches/fair-share.js';
-import type { Claimant, ClaimAnswer, ClaimRequest, Hint, Instance, NameLimit } from '../../store/port.js';
+import {
+  isPausedIn,
+  type ClaimAnswer,
+  type ClaimRequest,
+  type Hint,
+  type Instance,
+  type NameLimit,
+} from '../../store/port.js';
+import { isSilent } from '../cluster/silent-writers.js';
 import { BSON_OPTIONS, literal, run, type Mongo } from '../context.js';
 import { hash, SCHEMA_VERSION, toRecord, toText, type JobDocument, type Key } from './document.js';
-import { aggregateExact, exactRow, findExact, RAW } from '../exact.js';
-import { sliceOf, windowOf } from '../slices.js';
+import { aggregateExact, bytesOf, findExact } from '../exact.js';
+import { claimKeyed, type KeyedAnswer, type Turns } from './keys/claim.js';
+import { takeEach, takeMany } from './take.js';
+import { sliceOf, windowOf, type Skips, type Windows } from '../slices.js';
 import { clusterPipeline, readCluster } from './peek.js';
 
-/** The ids at the head of one name's queue, in order, as one row. */
-export function headPipeline(name: string, count: number): Document[] {
+/** The ids at the head of one name's queue, or behind the first `skip` of it, in order, as one row. */
+export function headPipeline(name: string, count: number, skip = 0): Document[] {
   return [
     {
       $match: {
@@ -21,6 +31,7 @@ export function headPipeline(name: string, count: number): Document[] {
       },
     },
     { $sort: { priority: -1, nextRunAt: 1, _id: 1 } },
+    ...(skip === 0 ? [] : [{ $skip: skip }]),
     { $limit: count },
     { $group: { _id: literal(name), ids: { $push: '$_id' } } },
   ];
@@ -32,9 +43,9 @@ function fairLimits({ limits, total }: ClaimRequest): ReadonlyMap<string, NameLi
   return new Map([...limits].map(([name, limit]) => [name, { ...limit, max: Math.min(limit.max, most) }]));
 }
 
-function headsPipeline(mongo: Mongo, request: ClaimRequest): Document[] {
+function headsPipeline(mongo: Mongo, request: ClaimRequest, skips: Skips): Document[] {
   const [first = [], ...rest] = [...fairLimits(request)].map(([name, limit]) =>
-    headPipeline(name, windowOf(limit)),
+    headPipeline(name, windowOf(limit), skips.get(name)),
   );
   return [
     ...first,
@@ -46,28 +57,48 @@ function headsPipeline(mongo: Mongo, request: ClaimRequest): Document[] {
 const numberOf = (id: Key): number =>
   id instanceof ObjectId ? (id.id[11] ?? 0) ^ (id.id[10] ?? 0) : hash(toText(id));
 
+/** Reads the heads, and the cluster. If all windows are behind the ends of their queues, reads from the beginnings. */
+async function readHeads(
+  mongo: Mongo,
+  windows: Windows,
+  request: ClaimRequest,
+): Promise<{ rows: Document[]; skips: Skips }> {
+  const read = (skips: Skips): Promise<Document[]> => {
+    const pipeline = headsPipeline(mongo, request, skips);
+    return aggregateExact(mongo.jobs, pipeline, { hint: 'tidemill_claim' }, ['ids'], BSON_OPTIONS).toArray();
+  };
+  const skips = windows.choose(fairLimits(request));
+  const rows = await read(skips);
+  const found = new Set(rows.filter((row) => row['ids'] !== undefined).map((row) => row['_id'] as string));
+  if (!windows.missed(skips, found)) return { rows, skips };
+  return { rows: await read(new Map()), skips: new Map() };
+}
+
+interface Candidates {
+  readonly ids: Key[];
+  /** How many of each name. */
+  readonly shares: ReadonlyMap<string, number>;
+  readonly answer: Omit<ClaimAnswer, 'jobs'>;
+}
+
 /** Statement 1: reads candidates of each name and picks a fair share, without hinted jobs, which are being taken. */
 async function candidates(
   mongo: Mongo,
+  windows: Windows,
   request: ClaimRequest,
   hinted: readonly Hint[],
-): Promise<{ ids: Key[]; answer: Omit<ClaimAnswer, 'jobs'> }> {
-  const heading = { hint: 'tidemill_claim' };
-  const rows = await aggregateExact(
-    mongo.jobs,
-    headsPipeline(mongo, request),
-    heading,
-    ['ids'],
-    BSON_OPTIONS,
-  ).toArray();
-  const cluster = readCluster(rows, mongo.clock.now());
+): Promise<Candidates> {
+  const { rows, skips } = await readHeads(mongo, windows, request);
+  const cluster = readCluster(rows);
   const except = new Set(hinted.map(({ key }) => toText(key)));
   const heads = new Map(
     rows
       .filter((row) => row['ids'] !== undefined)
       .map((row) => [row['_id'] as string, (row['ids'] as Key[]).filter((id) => !except.has(toText(id)))]),
   );
-  const open = [...fairLimits(request)].filter(([name]) => heads.has(name) && !cluster.paused.has(name));
+  const open = [...fairLimits(request)].filter(
+    ([name]) => heads.has(name) && !isPausedIn(cluster.paused, name),
+  );
   const picked = new Map(
     open.map(([name, limit]) => {
       const max = limit.max - hinted.filter((hint) => hint.name === name).length;
@@ -79,9 +110,9 @@ async function candidates(
   const ids = [...picked].flatMap(([name, offered]) => offered.slice(0, shares.get(name) ?? 0));
   const more = open.some(([name, limit]) => {
     const seen = heads.get(name)?.length ?? 0;
-    return seen > (shares.get(name) ?? 0) || seen >= windowOf(limit);
+    return (skips.get(name) ?? 0) > 0 || seen > (shares.get(name) ?? 0) || seen >= windowOf(limit);
   });
-  return { ids, answer: { asked: ids.length, more, cluster } };
+  return { ids, shares, answer: { asked: ids.length, more, cluster } };
 }
 
 /** Up to this many jobs are taken one by one, each returning its document: two round trips instead of three. */
@@ -97,66 +128,100 @@ function usable({ hints = [], limits, total }: ClaimRequest): readonly Hint[] {
   });
 }
 
-/** Every precondition is in the write: still pending, still due, still of the known version. */
-const takeable = { status: 'pending' as const, v: SCHEMA_VERSION, $expr: { $lte: ['$nextRunAt', '$$NOW'] } };
-
-function taken(request: Claimant): Document {
-  return {
-    $set: {
-      status: 'processing',
-      claimedBy: request.instance.instanceId,
-      leaseToken: request.token,
-      heartbeatInterval: request.heartbeatMs,
-    },
-    $currentDate: { lockedAt: true, lastHeartbeat: true, updatedAt: true },
-  };
+/** What claims remember from one to the next. */
+export interface ClaimMemory {
+  readonly windows: Windows;
+  readonly turns: Turns;
 }
 
-/** Takes the candidates in one statement, then reads what the token holds: that, and nothing else, was claimed. */
-async function takeMany(mongo: Mongo, ids: readonly Key[], request: ClaimRequest): Promise<JobDocument[]> {
-  const { matchedCount } = await mongo.jobs.updateMany(
-    { _id: { $in: [...ids] }, ...takeable },
-    taken(request),
-  );
-  if (matchedCount === 0) return [];
-  // A batch size above the number of rows saves the round trip that would fetch the end of the cursor.
-  const filter = { _id: { $in: [...ids] }, leaseToken: request.token, status: 'processing' as const };
-  return findExact(mongo.jobs, filter, { batchSize: ids.length + 1 }, BSON_OPTIONS).toArray();
+interface Taken {
+  readonly rows: readonly JobDocument[];
+  readonly answer: Omit<ClaimAnswer, 'jobs'>;
 }
 
-async function takeEach(mongo: Mongo, ids: readonly Key[], request: Claimant): Promise<JobDocument[]> {
-  const takes = await Promise.allSettled(
-    ids.map((_id) =>
-      mongo.jobs.findOneAndUpdate({ _id, ...takeable }, taken(request), { returnDocument: 'after', ...RAW }),
+/** Takes jobs of names whose keys do not matter. */
+async function claimPlain(mongo: Mongo, windows: Windows, request: ClaimRequest): Promise<Taken> {
+  const hinted = mongo.sharded ? [] : usable(request);
+  // Wait for both to end. If one fails, the caller can then reliably read what the token holds.
+  const [heads, early] = await Promise.allSettled([
+    candidates(mongo, windows, request, hinted),
+    takeEach(
+      mongo,
+      hinted.map(({ key }) => key as Key),
+      request,
     ),
-  );
-  // All writes have ended by now. If one failed, the caller can reliably read what the token holds.
-  return takes.flatMap((take) => {
-    if (take.status === 'rejected') throw take.reason;
-    return take.value === null ? [] : [exactRow(BSON_OPTIONS)(take.value) as JobDocument];
+  ]);
+  if (heads.status === 'rejected') throw heads.reason;
+  if (early.status === 'rejected') throw early.reason;
+  const { ids, shares, answer } = heads.value;
+  const take = ids.length <= FEW && !mongo.sharded ? takeEach : takeMany;
+  const rest = ids.length === 0 ? [] : await take(mongo, ids, request);
+  for (const [name, asked] of shares) {
+    const took = rest.filter((job) => job.name === name).length;
+    windows.learn(name, request.limits.get(name) as NameLimit, asked, took);
+  }
+  return { rows: [...early.value, ...rest], answer: { ...answer, asked: answer.asked + early.value.length } };
+}
+
+export async function claim(
+  mongo: Mongo,
+  { windows, turns }: ClaimMemory,
+  request: ClaimRequest,
+): Promise<ClaimAnswer> {
+  return run('claim', async () => {
+    const keyed = [...request.limits].filter(([, { keys }]) => keys !== undefined);
+    const parts = keyed.length === 0 ? [] : await claimEachKeyed(mongo, turns, request, keyed);
+    const took = parts.reduce((sum, { rows }) => sum + rows.length, 0);
+    const limits = keyed.length === 0 ? request.limits : without(request, keyed);
+    const rest = { ...request, limits, total: request.total - took };
+    if (limits.size > 0 && rest.total > 0) parts.push(await claimPlain(mongo, windows, rest));
+    const rows = parts.flatMap((part) => part.rows);
+    if (rows.some((job) => isSilent(job['wake']))) mongo.silent.heard();
+    const jobs = rows.map((row) => ({ ...toRecord(row), ...bytesOf(row) }));
+    return { jobs: jobs.sort(byJobOrder), ...together(parts.map(({ answer }) => answer)) };
   });
 }
 
-export async function claim(mongo: Mongo, request: ClaimRequest): Promise<ClaimAnswer> {
-  return run('claim', async () => {
-    const hinted = mongo.sharded ? [] : usable(request);
-    // Wait for both to end. If one fails, the caller can then reliably read what the token holds.
-    const [heads, early] = await Promise.allSettled([
-      candidates(mongo, request, hinted),
-      takeEach(
-        mongo,
-        hinted.map(({ key }) => key as Key),
-        request,
-      ),
-    ]);
-    if (heads.status === 'rejected') throw heads.reason;
-    if (early.status === 'rejected') throw early.reason;
-    const { ids, answer } = heads.value;
-    const take = ids.length <= FEW && !mongo.sharded ? takeEach : takeMany;
-    const rest = ids.length === 0 ? [] : await take(mongo, ids, request);
-    const asked = answer.asked + early.value.length;
-    return { jobs: [...early.value, ...rest].map(toRecord).sort(byJobOrder), ...answer, asked };
+const without = ({ limits }: ClaimRequest, keyed: readonly Keyed[]): ClaimRequest['limits'] => {
+  const names = new Set(keyed.map(([name]) => name));
+  return new Map([...limits].filter(([name]) => !names.has(name)));
+};
+
+type Keyed = readonly [name: string, limit: NameLimit];
+
+/** Each name with keys gets its share of the whole; the names without share what is left. */
+async function claimEachKeyed(
+  mongo: Mongo,
+  turns: Turns,
+  request: ClaimRequest,
+  keyed: readonly Keyed[],
+): Promise<Taken[]> {
+  const offers = new Map([...request.limits].map(([name, { max }]) => [name, max]));
+  const shares = fairShare(offers, request.total);
+  const claims = await Promise.allSettled(
+    keyed.map(([name, limit]): Promise<KeyedAnswer> => {
+      const max = Math.min(limit.max, shares.get(name) ?? 0);
+      return claimKeyed(mongo, turns, request, { name, limit: { ...limit, max } });
+    }),
+  );
+  return claims.map((claimed) => {
+    if (claimed.status === 'rejected') throw claimed.reason;
+    return claimed.value;
   });
+}
+
+/** Several answers as one; there is at least one. */
+function together(answers: readonly Taken['answer'][]): Taken['answer'] {
+  const [first, ...others] = answers;
+  if (first === undefined) throw new Error('a claim of no name');
+  if (others.length === 0) return first;
+  const heldUp = new Map(answers.flatMap((answer) => [...(answer.heldUp ?? [])]));
+  return {
+    asked: answers.reduce((sum, { asked }) => sum + asked, 0),
+    more: answers.some(({ more }) => more),
+    ...(heldUp.size === 0 ? {} : { heldUp }),
+    cluster: (answers.at(-1) ?? first).cluster,
+  };
 }
 
 export async function claimedUnder(

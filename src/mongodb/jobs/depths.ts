@@ -47,9 +47,7 @@ export function depthOf(name: string, rows: readonly Row[], statuses: readonly s
 export async function depths(mongo: Mongo, { cap, readPreference }: DepthRequest): Promise<readonly Depth[]> {
   const where = readPreference === undefined ? {} : { readPreference: readPreference as 'nearest' };
   return run('count', async () => {
-    const names = await mongo.jobs
-      .aggregate<{ _id: string }>(namesPipeline, { hint: 'tidemill_by_name', ...where })
-      .toArray();
+    const names = await mongo.jobs.aggregate<{ _id: string }>(namesPipeline, where).toArray();
     const each = capFor(cap, names.length);
     return Promise.all(
       names.map(async ({ _id: name }) => {

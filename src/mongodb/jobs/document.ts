@@ -1,6 +1,7 @@
 import { BSON, ObjectId, type Document } from 'mongodb';
 import type { JobRecord, JobStatus } from '../../core/records/job.js';
 import type { Claimant, NewJob } from '../../store/port.js';
+import { wakeFlag } from '../cluster/silent-writers.js';
 import { exactText, isOrdered } from '../exact.js';
 import { readable } from '../values.js';
 
@@ -52,7 +53,8 @@ export function partOf(name: string, uniqueKey: string | undefined, id: string |
   return id === undefined ? Math.floor(Math.random() * PARTS) : hash(id) % PARTS;
 }
 
-export function toDocument(job: NewJob, sharded: boolean): JobDocument {
+/** `sends`: this process also tells idle instances by a message; see silent-writers.ts. */
+export function toDocument(job: NewJob, sharded: boolean, sends: boolean): JobDocument {
   return {
     _id: job.id === undefined ? new ObjectId() : toKey(job.id),
     v: SCHEMA_VERSION,
@@ -68,10 +70,15 @@ export function toDocument(job: NewJob, sharded: boolean): JobDocument {
     updatedAt: job.createdAt,
     ...(sharded ? { part: partOf(job.name, job.uniqueKey, job.ownId === true ? job.id : undefined) } : {}),
     ...(job.uniqueKey === undefined ? {} : { uniqueKey: job.uniqueKey }),
+    ...(job.limitKey === undefined ? {} : { limitKey: job.limitKey }),
+    ...(job.limitOrder === undefined ? {} : { limitOrder: job.limitOrder }),
     ...(job.retryPolicy === undefined ? {} : { retryPolicy: job.retryPolicy }),
     ...(job.timeoutMs === undefined ? {} : { timeoutMs: job.timeoutMs }),
     ...(job.trace === undefined ? {} : { trace: job.trace }),
-    ...(job.wake === true ? { wake: 1 } : {}),
+    ...(job.startBy === undefined ? {} : { startBy: job.startBy }),
+    ...job.past,
+    ...(job.onExisting?.kind === 'debounce' ? { debouncedAt: job.createdAt } : {}),
+    ...(job.wake === undefined ? {} : { wake: wakeFlag(job.wake, sends) }),
   };
 }
 
@@ -84,6 +91,24 @@ const claimFields = ({ instance, token, heartbeatMs }: Claimant, now: Date): obj
   heartbeatInterval: heartbeatMs,
 });
 
+const isSuccessor = { $eq: [{ $type: '$successorKey' }, 'string'] };
+/** Moves a job to the due time that an expression says. Its time limit moves along; a successor stays where it is. */
+export const movedTo = (at: unknown): Document => ({
+  nextRunAt: { $cond: [isSuccessor, '$nextRunAt', at] },
+  successorRunAt: { $cond: [isSuccessor, at, '$$REMOVE'] },
+});
+
+/** Moves `startBy` along with the due time. */
+export const limitMovedTo = (at: unknown): Document => ({
+  startBy: {
+    $cond: [
+      { $eq: [{ $type: '$startBy' }, 'date'] },
+      { $add: ['$startBy', { $subtract: [at, { $ifNull: ['$successorRunAt', '$nextRunAt'] }] }] },
+      '$$REMOVE',
+    ],
+  },
+});
+
 /** Fields that a record has under the same name. Null counts as missing. */
 const PLAIN = [
   'finishedAt',
@@ -94,6 +119,13 @@ const PLAIN = [
   'failKind',
   'firstFailedAt',
   'uniqueKey',
+  'limitKey',
+  'limitOrder',
+  'followed',
+  'successorKey',
+  'successorRunAt',
+  'startBy',
+  'debouncedAt',
   'retryPolicy',
   'timeoutMs',
   'cancelRequestedAt',

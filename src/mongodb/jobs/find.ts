@@ -4,14 +4,9 @@ import { FINISHED, hasEnded, JOB_STATUSES, type JobRecord, type JobStatus } from
 import type { Ends, Found, JobFilter, NameCounts, Page, StatusCounts } from '../../store/port.js';
 import { literal, run, type Mongo } from '../context.js';
 import { keysFor, toRecord, type JobDocument } from './document.js';
-import { isTimeLimit, refuseCount } from '../errors.js';
-import { fieldsQuery, rangeQuery } from '../fields.js';
+import { refuseCount } from '../errors.js';
+import { containing, fieldsQuery, rangeQuery, readPartly, TIME_LIMIT_MS } from '../fields.js';
 import { ANY_DATE } from '../indexes.js';
-
-/** A query that no index serves stops after this long: `find` returns what it has, and `count` fails. */
-const TIME_LIMIT_MS = 5_000;
-
-const escaped = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|]/gu, String.raw`\$&`);
 
 /**
  * Builds a query from an allow-list of fields. The values are already checked, and none is ever read as an operator.
@@ -22,14 +17,19 @@ function toQuery(filter: JobFilter): Filter<JobDocument> {
     ...(ids === undefined ? {} : { _id: { $in: ids.flatMap(keysFor) } }),
     ...(name === undefined ? {} : { name: { $in: [...name] } }),
     ...(status === undefined ? {} : { status: { $in: [...status] } }),
-    ...(uniqueKey === undefined ? {} : { uniqueKey: { $in: [...uniqueKey], $type: 'string' } }),
+    ...(uniqueKey === undefined ? {} : keyQuery({ $in: [...uniqueKey], $type: 'string' })),
     ...(createdAt === undefined ? {} : { createdAt: rangeQuery(createdAt) }),
     ...(updatedAt === undefined ? {} : { updatedAt: rangeQuery(updatedAt) }),
     ...(nextRunAt === undefined ? {} : { nextRunAt: rangeQuery(nextRunAt) }),
-    ...(error === undefined ? {} : { failReason: { $regex: escaped(error), $options: 'i' } }),
+    ...(error === undefined ? {} : { failReason: containing(error) }),
     ...(data === undefined ? {} : fieldsQuery(data, 'data')),
   };
 }
+
+/** A successor that waits has its key under another name. */
+const keyQuery = (keys: object): Filter<JobDocument> => ({
+  $or: [{ uniqueKey: keys }, { successorKey: keys }],
+});
 
 export async function get(mongo: Mongo, id: string): Promise<JobRecord | undefined> {
   const filter = { _id: { $in: keysFor(id) } };
@@ -50,9 +50,6 @@ export async function ends(mongo: Mongo, ids: readonly string[]): Promise<Ends> 
   };
 }
 
-export const cursorKey = (record: JobRecord): string =>
-  BSON.EJSON.stringify({ key: record.key }, { relaxed: false });
-
 /** Matches jobs after the cursor: later in the sort, ties by id, whatever the types of the ids. */
 function after(page: Page): Filter<JobDocument> {
   if (page.after === undefined) return {};
@@ -72,9 +69,8 @@ function after(page: Page): Filter<JobDocument> {
 /** Adds what an index needs before it can serve the sort, without changing the result. */
 function helped(query: Filter<JobDocument>, page: Page): Filter<JobDocument> {
   const named = query['name'] !== undefined;
-  if (named && query['status'] === undefined && page.field === 'createdAt') {
+  if (named && query['status'] === undefined && page.field === 'createdAt')
     return { ...query, status: { $in: [...JOB_STATUSES] } };
-  }
   const range = query['nextRunAt'] as Document | undefined;
   return named && page.field === 'nextRunAt' ? { ...query, nextRunAt: { ...ANY_DATE, ...range } } : query;
 }
@@ -86,9 +82,7 @@ function helped(query: Filter<JobDocument>, page: Page): Filter<JobDocument> {
 async function withNames(mongo: Mongo, filter: JobFilter, page: Page): Promise<JobFilter> {
   const pendingOnly = filter.status?.length === 1 && filter.status[0] === 'pending';
   if (page.field !== 'nextRunAt' || !pendingOnly || filter.name !== undefined) return filter;
-  const names = await run('find', () =>
-    mongo.jobs.aggregate<{ _id: string }>(namesPipeline, { hint: 'tidemill_by_name' }).toArray(),
-  );
+  const names = await run('find', () => mongo.jobs.aggregate<{ _id: string }>(namesPipeline).toArray());
   return { ...filter, name: names.map(({ _id }) => _id) };
 }
 
@@ -106,16 +100,7 @@ export async function find(mongo: Mongo, filter: JobFilter, page: Page): Promise
     batchSize: limit + 2,
     maxTimeMS: TIME_LIMIT_MS,
   });
-  const rows: JobDocument[] = [];
-  let partial = false;
-  await run('find', async () => {
-    try {
-      for await (const row of cursor) rows.push(row);
-    } catch (error) {
-      if (!isTimeLimit(error)) throw error;
-      partial = true;
-    }
-  });
+  const { rows, partial } = await run('find', () => readPartly(cursor));
   return { jobs: rows.slice(0, limit).map(toRecord), more: rows.length > limit, partial };
 }
 
@@ -184,9 +169,7 @@ export async function stats(
 ): Promise<{ names: readonly NameCounts[]; total: number }> {
   return run('stats', async () => {
     const total = await mongo.jobs.estimatedDocumentCount();
-    const names = await mongo.jobs
-      .aggregate<{ _id: string }>(namesPipeline, { hint: 'tidemill_by_name' })
-      .toArray();
+    const names = await mongo.jobs.aggregate<{ _id: string }>(namesPipeline).toArray();
     // The names share the cap, but each is counted up to at least 1,000.
     const each = Math.max(1_000, Math.floor(cap / Math.max(1, names.length)));
     const counted = await Promise.all(names.map(({ _id: name }) => countName(mongo, name, each)));

@@ -61,12 +61,24 @@ export async function note(mongo: Mongo, notes: readonly Note[]): Promise<void> 
   await run('note', () => mongo.jobs.bulkWrite(operations, { ordered: false, ...BRIEFLY }));
 }
 
+/**
+ * A heartbeat passes over jobs that were claimed or refreshed within this many of their intervals: short jobs cost no
+ * write, and long ones a write per two heartbeats, which stays within the three that older programs wait for.
+ */
+const BEATS_APART = 1.5;
+
 export async function beat(mongo: Mongo, instance: Instance, except: readonly Lease[]): Promise<void> {
   const filter = {
     claimedBy: instance.instanceId,
     status: 'processing' as const,
     leaseToken: tokensOf(instance.life),
     _id: { $nin: except.map((lease) => lease.key as Key) },
+    $expr: {
+      $lte: [
+        '$lastHeartbeat',
+        { $subtract: ['$$NOW', { $multiply: [BEATS_APART, { $ifNull: ['$heartbeatInterval', 0] }] }] },
+      ],
+    },
   };
   const now = { $currentDate: { lastHeartbeat: true as const, updatedAt: true as const } };
   await run('heartbeat', () => mongo.jobs.updateMany(filter, now, { hint: 'tidemill_held', ...BRIEFLY }));
@@ -140,6 +152,7 @@ export async function insertFailedRun(mongo: Mongo, of: JobRecord, failure: Fail
       updatedAt: now,
       scheduleId: of.id,
       ...(of.part === undefined ? {} : { part: of.part }),
+      ...(schedule['limitKey'] === undefined ? {} : { limitKey: schedule['limitKey'] as string }),
       ...(of.retryPolicy === undefined ? {} : { retryPolicy: of.retryPolicy }),
       ...(of.timeoutMs === undefined ? {} : { timeoutMs: of.timeoutMs }),
       ...fields,

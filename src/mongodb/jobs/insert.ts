@@ -1,9 +1,13 @@
 import type { AnyBulkWriteOperation, ClientSession, FindOptions } from 'mongodb';
 import { StoreError } from '../../core/errors.js';
 import type { Inserted, NewJob } from '../../store/port.js';
-import { needTransactions, run, type Mongo } from '../context.js';
+import { afterTransaction, send, sendAfter, type Message } from '../cluster/messages.js';
+import { dueOf } from '../cluster/silent-writers.js';
+import { needOpenTransaction, needTransactions, run, type Mongo } from '../context.js';
 import { toDocument, toRecord, type JobDocument } from './document.js';
-import { duplicatesOf, isTimeLimit, isUnconfirmed } from '../errors.js';
+import { loadExisting } from './parts.js';
+import { duplicatesOf, isDuplicate, isTimeLimit, isUnconfirmed } from '../errors.js';
+import { markKeys, type Mark } from './keys/document.js';
 import { liveKey, rival, winners } from './winners.js';
 
 /** A key that is taken and then free again this many times in a row is a fault, not a race. */
@@ -37,9 +41,12 @@ interface Call {
   isRepeated: boolean;
 }
 
+const documentOf = (mongo: Mongo, job: NewJob): JobDocument =>
+  toDocument(job, mongo.sharded, mongo.wakes !== undefined);
+
 const callOf = (mongo: Mongo, jobs: readonly NewJob[]): Call => ({
   jobs,
-  documents: jobs.map((job) => toDocument(job, mongo.sharded)),
+  documents: jobs.map((job) => documentOf(mongo, job)),
   answers: new Array<Inserted | undefined>(jobs.length).fill(undefined),
   isRepeated: false,
 });
@@ -58,9 +65,19 @@ function withoutTwins({ documents }: Call, positions: readonly number[]): readon
 
 const openOf = ({ answers }: Call): number[] => [...answers.keys()].filter((at) => answers[at] === undefined);
 
+/** Positions of jobs that may change another one. They come last, in the order of the call. */
+const placedOf = (call: Call): number[] =>
+  openOf(call).filter((at) => call.jobs[at]?.onExisting !== undefined);
+
+const insertedOf = (call: Call): number[] =>
+  openOf(call).filter((at) => call.jobs[at]?.onExisting === undefined);
+
 export async function insert(mongo: Mongo, jobs: readonly NewJob[]): Promise<readonly Inserted[]> {
   const call = callOf(mongo, jobs);
-  await insertOpen(mongo, call, openOf(call));
+  await insertOpen(mongo, call, insertedOf(call));
+  for (const at of placedOf(call))
+    call.answers[at] = await run('enqueue', () => placed(mongo, jobs[at] as NewJob, {}), true);
+  await announce(mongo, call);
   return call.answers as readonly Inserted[];
 }
 
@@ -73,18 +90,72 @@ export async function insertFree(
   jobs: readonly NewJob[],
 ): Promise<readonly (Inserted | undefined)[]> {
   const call = callOf(mongo, jobs);
-  if (await insertedBriefly(mongo, call, openOf(call), BRIEFLY_MS)) return call.answers;
-  const plain = openOf(call).filter((at) => isPlain(jobs[at] as NewJob));
+  const placing = placedOf(call);
+  if (placing.length < jobs.length) await insertAllFree(mongo, call);
+  for (const at of placing) call.answers[at] = await placeFree(mongo, jobs[at] as NewJob);
+  await announce(mongo, call);
+  return call.answers;
+}
+
+type Manner = Parameters<Awaited<ReturnType<typeof loadExisting>>['place']>[2];
+
+const placed = async (mongo: Mongo, job: NewJob, manner: Manner): Promise<Inserted> =>
+  (await loadExisting()).place(mongo, job, manner);
+
+/** Undefined if an open transaction holds a document in the way. All steps may be repeated. */
+async function placeFree(mongo: Mongo, job: NewJob): Promise<Inserted | undefined> {
+  try {
+    return await run('enqueue', () => placed(mongo, job, { maxTimeMS: BRIEFLY_MS }), true);
+  } catch (error) {
+    if (error instanceof StoreError && isTimeLimit(error.cause)) return undefined;
+    throw error;
+  }
+}
+
+/** The jobs that are to wake others, as a message. It names them if each of them says how many of its name there are. */
+const wakeOf = (documents: readonly JobDocument[]): Message | undefined => {
+  const waking = documents.filter((document) => document['wake'] !== undefined);
+  const [first] = waking;
+  if (first === undefined) return undefined;
+  const due = waking.flatMap(({ name, wake }) => {
+    const count = dueOf(wake);
+    return count === undefined ? [] : [[name, count] as const];
+  });
+  const named = due.length === waking.length ? { due } : {};
+  return { kind: 'jobs', key: first._id, name: first.name, ...named };
+};
+
+/** The keys of what waits now. */
+const marksOf = (answers: readonly (Inserted | undefined)[]): readonly Mark[] =>
+  answers.flatMap((answer) => {
+    const { name, status, limitKey, nextRunAt } = answer?.job ?? {};
+    if (name === undefined || limitKey === undefined || nextRunAt === undefined) return [];
+    return status === 'pending' ? [{ name, key: limitKey, from: nextRunAt }] : [];
+  });
+
+/** Offers the keys of what was stored to claims, and tells idle instances. */
+async function announce(mongo: Mongo, { documents, answers }: Call): Promise<void> {
+  // A repeat of a call whose answer was lost finds its jobs, and has to mark their keys all the same.
+  const marks = marksOf(answers);
+  if (marks.length > 0) await run('enqueue', () => markKeys(mongo, marks), true);
+  const isNews = (at: number): boolean => !['existing', undefined].includes(answers[at]?.outcome);
+  const message = wakeOf(documents.filter((_document, at) => isNews(at)));
+  if (message !== undefined) await send(mongo, message);
+}
+
+async function insertAllFree(mongo: Mongo, call: Call): Promise<void> {
+  const { jobs } = call;
+  if (await insertedBriefly(mongo, call, insertedOf(call), BRIEFLY_MS)) return;
+  const plain = insertedOf(call).filter((at) => isPlain(jobs[at] as NewJob));
   await insertOpen(mongo, call, plain);
   // A winner that a majority has is not the write of an open transaction.
   await readWinners(
     mongo,
     call,
-    openOf(call),
+    insertedOf(call),
     mongo.transactions ? { readConcern: { level: 'majority' } } : {},
   );
-  for (const at of withoutTwins(call, openOf(call))) await insertedBriefly(mongo, call, [at], AT_ONCE_MS);
-  return call.answers;
+  for (const at of withoutTwins(call, insertedOf(call))) await insertedBriefly(mongo, call, [at], AT_ONCE_MS);
 }
 
 /** Returns false if one of these documents waits for an open transaction; some of the others may be stored. */
@@ -154,15 +225,21 @@ async function insertBatch(
   maxTimeMS: number,
 ): Promise<readonly number[]> {
   const limit = maxTimeMS === 0 ? {} : { maxTimeMS };
+  const [only] = documents;
   return run(
     'enqueue',
     async () => {
       try {
+        // The driver sends the same command, and does less for it than for a bulk of one.
+        if (only !== undefined && documents.length === 1 && maxTimeMS === 0) {
+          await mongo.jobs.insertOne(only);
+          return [];
+        }
         await mongo.jobs.insertMany([...documents] as never[], { ordered: false, ...limit });
         return [];
       } catch (error) {
         if (maxTimeMS > 0 && isUnconfirmed(error)) throw error;
-        return duplicatesOf(error);
+        return documents.length === 1 && isDuplicate(error) ? [0] : duplicatesOf(error);
       }
     },
     true,
@@ -201,11 +278,13 @@ export async function insertIn(
   session: ClientSession,
 ): Promise<readonly Inserted[]> {
   needTransactions(mongo);
-  const documents = jobs.map((job) => toDocument(job, mongo.sharded));
+  needOpenTransaction(session);
+  const documents = jobs.map((job) => documentOf(mongo, job));
+  const isPlaced = (index: number): boolean => jobs[index]?.onExisting !== undefined;
   const stored = await storedIds(mongo, jobs, documents, session);
   const open = documents
     .map((_document, index) => index)
-    .filter((index) => !stored.has(String(documents[index]?._id)));
+    .filter((index) => !stored.has(String(documents[index]?._id)) && !isPlaced(index));
   const operations = open.map((index) =>
     insertion(mongo, jobs[index] as NewJob, documents[index] as JobDocument),
   );
@@ -215,12 +294,33 @@ export async function insertIn(
       : (await mongo.jobs.bulkWrite(operations, { session, ordered: true })).upsertedIds;
   const answers: Inserted[] = [];
   for (const [index, document] of documents.entries()) {
+    if (isPlaced(index)) {
+      answers.push(await placed(mongo, jobs[index] as NewJob, { session }));
+      continue;
+    }
     const at = open.indexOf(index);
     const created = at >= 0 && (isPlain(jobs[index] as NewJob) || upserted[at] !== undefined);
     const winner = created ? document : await mongo.jobs.findOne(rival(document), { session });
     answers.push({ job: toRecord(winner ?? document), outcome: created ? 'created' : 'existing' });
   }
+  const message = wakeOf(documents);
+  const marks = marksOf(answers);
+  if (marks.length > 0) markAfter(mongo, session, marks, message);
+  else if (message !== undefined) sendAfter(mongo, session, message);
   return answers;
+}
+
+/** Marks keys outside the transaction, where no other process waits for them. Until then, `repairKeys` finds the jobs. */
+function markAfter(
+  mongo: Mongo,
+  session: ClientSession,
+  marks: readonly Mark[],
+  message: Message | undefined,
+): void {
+  afterTransaction(session, async () => {
+    await markKeys(mongo, marks);
+    if (message !== undefined) await send(mongo, message);
+  });
 }
 
 /** Only its own new id could conflict. */

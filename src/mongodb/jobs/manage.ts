@@ -1,11 +1,15 @@
 /** Transitions that people request. Each reads the job, then writes with what it read as the precondition. */
 import type { Document, Filter } from 'mongodb';
-import { FINISHED, type JobRecord } from '../../core/records/job.js';
-import type { JobStore, RetentionMs } from '../../store/port.js';
-import { run, type Mongo } from '../context.js';
-import { toRecord, type JobDocument, type Key } from './document.js';
-import { isDuplicate } from '../errors.js';
+import { EXPIRED, FINISHED, type JobRecord } from '../../core/records/job.js';
+import { orderOf } from '../../core/records/limit-order.js';
+import type { JobChanges, JobStore, RetentionMs } from '../../store/port.js';
+import { send } from '../cluster/messages.js';
+import { literal, run, type Mongo } from '../context.js';
+import { keysFor, limitMovedTo, movedTo, toRecord, type JobDocument, type Key } from './document.js';
+import { isDuplicate, isTimeLimit } from '../errors.js';
+import { loadExisting } from './parts.js';
 import { get } from './find.js';
+import { markKeys } from './keys/document.js';
 
 type RetentionOf = (name: string) => RetentionMs;
 /** A job that changes state between read and write this many times in a row is a fault, not a race. */
@@ -20,10 +24,25 @@ const as = (job: JobRecord, statuses: readonly string[]): Filter<JobDocument> =>
 async function write(
   mongo: Mongo,
   filter: Filter<JobDocument>,
-  update: Document,
+  update: Document | Document[],
 ): Promise<JobRecord | undefined> {
   const row = await mongo.jobs.findOneAndUpdate(filter, update, { returnDocument: 'after' });
-  return row === null ? undefined : toRecord(row);
+  if (row === null) return undefined;
+  const record = toRecord(row);
+  await released(mongo, record);
+  return record;
+}
+
+/** The end of a job with a successor releases that. */
+async function released(mongo: Mongo, { name, uniqueKey, followed, status }: JobRecord): Promise<void> {
+  if (followed === true && uniqueKey !== undefined && status !== 'pending' && status !== 'processing')
+    await (await loadExisting()).release(mongo, { name, uniqueKey });
+}
+
+/** The same for a list, of which few have a unique key. */
+async function releasedAfter(mongo: Mongo, jobs: readonly JobRecord[]): Promise<void> {
+  if (jobs.some(({ uniqueKey }) => uniqueKey !== undefined))
+    await (await loadExisting()).releaseAfter(mongo, jobs);
 }
 
 /** Reads the job and runs the step until the state holds still in between. Returns undefined if there is no job. */
@@ -43,12 +62,40 @@ async function decide<T>(
   });
 }
 
-function cancelledFields(mongo: Mongo, retentionMs: number): Document {
+/** Lets claims look at the keys of these jobs again: one of them may have held its key, or waits for a turn now. */
+const lookAgain = (mongo: Mongo, jobs: readonly JobRecord[]): Promise<void> =>
+  markKeys(
+    mongo,
+    jobs.flatMap(({ name, limitKey }) =>
+      limitKey === undefined ? [] : [{ name, key: limitKey, from: '$$NOW' as const }],
+    ),
+  );
+
+/** The same for jobs that have left. The next job of a key may be due, and idle instances wait for the one that left. */
+async function left(mongo: Mongo, jobs: readonly JobRecord[]): Promise<void> {
+  const names = new Set(jobs.flatMap(({ name, limitKey }) => (limitKey === undefined ? [] : [name])));
+  if (names.size === 0) return;
+  await lookAgain(mongo, jobs);
+  await send(mongo, { kind: 'jobs', due: [...names].map((name) => [name, 1] as const) });
+}
+
+/** A successor that waited takes its key and its time along, so that it can be retried. */
+function cancelledFields(mongo: Mongo, retentionMs: number, others: Document = {}): Document[] {
   const now = mongo.clock.now();
-  return {
-    $set: { status: 'cancelled', finishedAt: new Date(now), expiresAt: new Date(now + retentionMs) },
-    $currentDate: { updatedAt: true },
-  };
+  return [
+    {
+      $set: {
+        status: 'cancelled',
+        finishedAt: new Date(now),
+        expiresAt: new Date(now + retentionMs),
+        updatedAt: '$$NOW',
+        uniqueKey: { $ifNull: ['$successorKey', '$uniqueKey', '$$REMOVE'] },
+        nextRunAt: { $ifNull: ['$successorRunAt', '$nextRunAt', '$$REMOVE'] },
+        ...others,
+      },
+    },
+    { $unset: ['successorKey', 'successorRunAt'] },
+  ];
 }
 
 const askToCancel = { $currentDate: { cancelRequestedAt: true, updatedAt: true } } as const;
@@ -65,11 +112,19 @@ export const cancel = (mongo: Mongo, id: string, retention: RetentionOf): Return
       as(job, ['pending']),
       cancelledFields(mongo, retention(job.name).cancelled),
     );
+    if (cancelled !== undefined) await left(mongo, [cancelled]);
     return cancelled && { outcome: 'cancelled' as const, job: cancelled };
   });
 
+/** A job that is retried by hand goes behind those of its key. */
+const orderAgain = ({ limitOrder }: JobRecord, now: Date): { readonly limitOrder?: string } =>
+  limitOrder === undefined ? {} : { limitOrder: orderOf(now.getTime(), now.getTime()) };
+
 /** Starts a fresh sequence of attempts: clears what the last one left behind, and keeps the history. */
-const retried = (now: Date, replacement: { readonly data?: unknown } = {}): Document => ({
+const retried = (
+  now: Date,
+  replacement: { readonly data?: unknown; readonly limitOrder?: string } = {},
+): Document => ({
   $set: {
     status: 'pending',
     nextRunAt: now,
@@ -81,6 +136,9 @@ const retried = (now: Date, replacement: { readonly data?: unknown } = {}): Docu
   $unset: {
     failKind: '',
     firstFailedAt: '',
+    startBy: '',
+    debouncedAt: '',
+    followed: '',
     finishedAt: '',
     expiresAt: '',
     cancelRequestedAt: '',
@@ -101,7 +159,13 @@ export const retry = (
     if (job.status === 'completed') return { outcome: 'finished' as const, job };
     if (!FINISHED.includes(job.status)) return { outcome: 'unfinished' as const, job };
     try {
-      const again = await write(mongo, as(job, ['failed', 'cancelled']), retried(now, replacement));
+      const order = orderAgain(job, now);
+      const again = await write(
+        mongo,
+        as(job, ['failed', 'cancelled']),
+        retried(now, { ...replacement, ...order }),
+      );
+      if (again !== undefined) await lookAgain(mongo, [again]);
       return again && { outcome: 'retried' as const, job: again };
     } catch (error) {
       if (isDuplicate(error)) return { outcome: 'live' as const, job };
@@ -113,17 +177,93 @@ export const remove = (mongo: Mongo, id: string): ReturnType<JobStore['remove']>
   decide(mongo, id, async (job) => {
     if (job.status === 'processing') return { outcome: 'running' as const, job };
     const { deletedCount } = await mongo.jobs.deleteMany(as(job, ['pending', ...FINISHED]));
-    return deletedCount === 1 ? { outcome: 'removed' as const, job } : undefined;
+    if (deletedCount === 0) return undefined;
+    await left(mongo, [job]);
+    await releasedAfter(mongo, [job]);
+    return { outcome: 'removed' as const, job };
   });
 
 export const reschedule = (mongo: Mongo, id: string, at: Date): ReturnType<JobStore['reschedule']> =>
   decide(mongo, id, async (job) => {
     if (job.status === 'processing') return { outcome: 'running' as const, job };
     if (job.status !== 'pending') return { outcome: 'finished' as const, job };
-    const update = { $set: { nextRunAt: at, wake: mongo.clock.now() }, $currentDate: { updatedAt: true } };
-    const moved = await write(mongo, as(job, ['pending']), update);
+    const moved = await write(mongo, as(job, ['pending']), changing(mongo, { nextRunAt: at }));
+    if (moved !== undefined) await lookAgain(mongo, [moved]);
     return moved && { outcome: 'rescheduled' as const, job: moved };
   });
+
+const changing = (mongo: Mongo, { data, priority, nextRunAt, limitKey }: JobChanges): Document[] => [
+  {
+    $set: {
+      ...(data === undefined ? {} : { data: literal(data.value) }),
+      ...(priority === undefined ? {} : { priority }),
+      ...(limitKey === undefined ? {} : { limitKey: literal(limitKey) }),
+      ...(nextRunAt === undefined
+        ? {}
+        : { ...movedTo(literal(nextRunAt)), ...limitMovedTo(literal(nextRunAt)) }),
+      wake: mongo.clock.now(),
+      updatedAt: '$$NOW',
+    },
+  },
+];
+
+export const update = (
+  mongo: Mongo,
+  id: string,
+  changes: JobChanges,
+): ReturnType<NonNullable<JobStore['update']>> =>
+  decide(mongo, id, async (job) => {
+    if (job.status === 'processing') return { outcome: 'running' as const, job };
+    if (job.status !== 'pending') return { outcome: 'finished' as const, job };
+    const updated = await write(mongo, as(job, ['pending']), changing(mongo, changes));
+    if (updated !== undefined) await lookAgain(mongo, [job, updated]);
+    return updated && { outcome: 'updated' as const, job: updated };
+  });
+
+/** How many jobs one call cancels, and how many of them at once. */
+const MOST_EXPIRED = 500;
+const AT_ONCE = 50;
+/** An open transaction may hold one of them: it is passed over. */
+const BRIEFLY_MS = 500;
+
+const late = {
+  status: 'pending' as const,
+  startBy: { $type: 'date' as const },
+  $expr: { $lte: ['$startBy', '$$NOW'] },
+};
+
+export async function expire(
+  mongo: Mongo,
+  retention: RetentionOf,
+  ids?: readonly string[],
+): Promise<readonly JobRecord[]> {
+  return run('expire', async () => {
+    const filter = ids === undefined ? late : { ...late, _id: { $in: ids.flatMap(keysFor) } };
+    const options = { projection: { name: 1 }, sort: { startBy: 1 as const }, limit: MOST_EXPIRED };
+    const found = await mongo.jobs.find(filter, options).toArray();
+    const expired: JobRecord[] = [];
+    for (let from = 0; from < found.length; from += AT_ONCE) {
+      const some = found.slice(from, from + AT_ONCE);
+      expired.push(...(await Promise.all(some.map((row) => expireOne(mongo, row, retention)))).flat());
+    }
+    return expired;
+  });
+}
+
+async function expireOne(mongo: Mongo, row: JobDocument, retention: RetentionOf): Promise<JobRecord[]> {
+  const fields = cancelledFields(mongo, retention(row.name).cancelled, { failReason: EXPIRED });
+  try {
+    const options = { returnDocument: 'after', maxTimeMS: BRIEFLY_MS } as const;
+    const expired = await mongo.jobs.findOneAndUpdate({ _id: row._id, ...late }, fields, options);
+    if (expired === null) return [];
+    await left(mongo, [toRecord(expired)]);
+    await released(mongo, toRecord(expired));
+    return [toRecord(expired)];
+  } catch (error) {
+    if (isTimeLimit(error)) return [];
+    throw error;
+  }
+}
 
 const among = (jobs: readonly JobRecord[], statuses: readonly string[]): Filter<JobDocument> => ({
   _id: { $in: jobs.map((job) => job.key as Key) },
@@ -146,23 +286,36 @@ export async function cancelBatch(
       count += done.modifiedCount;
     }
     const running = { ...among(jobs, ['processing']), cancelRequestedAt: null };
-    return count + (await mongo.jobs.updateMany(running, askToCancel)).modifiedCount;
+    await left(mongo, jobs);
+    count += (await mongo.jobs.updateMany(running, askToCancel)).modifiedCount;
+    await releasedAfter(mongo, jobs);
+    return count;
   });
 }
 
-/** A job with a unique key may conflict with a live twin, so each is written by itself; the rest go in one write. */
+/**
+ * A job with a unique key may conflict with a live twin, and each with an order gets another one, so these are written one
+ * by one; the rest go in one write.
+ */
 export async function retryBatch(mongo: Mongo, jobs: readonly JobRecord[], now: Date): Promise<number> {
   return run('retry many', async () => {
-    const keyed = jobs.filter((job) => job.uniqueKey !== undefined);
-    const plain = jobs.filter((job) => job.uniqueKey === undefined);
+    const isAlone = (job: JobRecord): boolean => job.uniqueKey !== undefined || job.limitOrder !== undefined;
+    const alone = jobs.filter(isAlone);
+    const plain = jobs.filter((job) => !isAlone(job));
     let count = (await mongo.jobs.updateMany(among(plain, ['failed', 'cancelled']), retried(now)))
       .modifiedCount;
-    for (const job of keyed) if ((await retry(mongo, job.id, now))?.outcome === 'retried') count += 1;
+    await lookAgain(mongo, plain);
+    for (const job of alone) if ((await retry(mongo, job.id, now))?.outcome === 'retried') count += 1;
     return count;
   });
 }
 
 export async function removeBatch(mongo: Mongo, jobs: readonly JobRecord[]): Promise<number> {
   const filter = among(jobs, ['pending', ...FINISHED]);
-  return run('remove many', async () => (await mongo.jobs.deleteMany(filter)).deletedCount);
+  return run('remove many', async () => {
+    const { deletedCount } = await mongo.jobs.deleteMany(filter);
+    await releasedAfter(mongo, jobs);
+    await left(mongo, jobs);
+    return deletedCount;
+  });
 }

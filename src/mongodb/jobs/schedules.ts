@@ -22,6 +22,7 @@ function wanted(change: ScheduleChange): { times: Document; rest: Document } {
       data: literal(change.data),
       missed: literal(change.missed),
       priority: change.priority,
+      ...(change.limitKey === undefined ? {} : { limitKey: literal(change.limitKey) }),
       retryPolicy: optional(change.retryPolicy),
       timeoutMs: optional(change.timeoutMs),
     },

@@ -1,13 +1,24 @@
 import type { AnyBulkWriteOperation, ClientSession, Document, Filter } from 'mongodb';
-import { OptionError } from '../../core/errors.js';
 import { LOG_LIMIT } from '../../core/records/job.js';
 import type { SettleAnswer, Settlement } from '../../store/port.js';
-import { BSON_OPTIONS, literal, perDocument, run, type Mongo } from '../context.js';
-import { toText, type JobDocument, type Key } from './document.js';
-import { HAND_ON_MS, isTimeLimit, isTransient, isUnstorable, unconfirmedCount } from '../errors.js';
+import { BSON_OPTIONS, literal, needOpenTransaction, perDocument, run, type Mongo } from '../context.js';
+import { send } from '../cluster/messages.js';
+import { toDocument, toText, type JobDocument, type Key } from './document.js';
+import { loadExisting } from './parts.js';
+import {
+  HAND_ON_MS,
+  isConflict,
+  isDuplicate,
+  isTimeLimit,
+  isTransient,
+  isUnstorable,
+  unconfirmedCount,
+} from '../errors.js';
 import { findExact } from '../exact.js';
 import { writeOnce } from '../majority.js';
 import { noteSession } from '../cluster/sessions.js';
+import { markKeys } from './keys/document.js';
+import { freeAfter, freedBy, freeKeys } from './keys/free.js';
 
 /** Removed from a job that is no longer held. */
 const LEASE_FIELDS = ['claimedBy', 'lastHeartbeat', 'heartbeatInterval', 'startedToken'];
@@ -58,11 +69,13 @@ function settlePipeline(settlements: readonly Settlement[]): Document[] {
 }
 
 /**
- * Wakes idle instances for work that goes back to pending and may be due: reclaimed, or with its due time unchanged.
+ * Wakes idle instances for work that goes back to pending and may be due: reclaimed, or with its due time unchanged; and
+ * for released successors.
  */
-const wakes = (settlements: readonly Settlement[]): boolean =>
+export const wakes = (settlements: readonly Settlement[]): boolean =>
   settlements.some(
-    ({ status, by, set }) => status === 'pending' && (by === 'reclaimer' || set.nextRunAt === undefined),
+    ({ status, by, set, releases }) =>
+      releases !== undefined || (status === 'pending' && (by === 'reclaimer' || set.nextRunAt === undefined)),
   );
 
 /** How long the job is kept. One batch may hold names with different retention. */
@@ -73,11 +86,10 @@ const keptMs = ({ finishedAt, expiresAt }: Settlement['set']): number | undefine
 function groupsOf(settlements: readonly Settlement[]): Settlement[][] {
   const groups = new Map<string, Settlement[]>();
   for (const settlement of settlements) {
-    const { lease, status, ifRev, remove = false, set, by, historyLimit } = settlement;
+    const { lease, status, ifRev, remove = false, set, by, historyLimit, releases } = settlement;
     const own = ifRev === undefined && lease.token !== null ? '' : lease.id;
-    const key = [lease.token, status, remove, own, by, historyLimit, keptMs(set), ...Object.keys(set)].join(
-      '|',
-    );
+    const shape = [remove, own, by, historyLimit, keptMs(set), releases !== undefined, ...Object.keys(set)];
+    const key = [lease.token, status, ...shape].join('|');
     const group = groups.get(key);
     if (group === undefined) groups.set(key, [settlement]);
     else group.push(settlement);
@@ -90,13 +102,17 @@ function groupsOf(settlements: readonly Settlement[]): Settlement[][] {
  * be at the expected revision.
  */
 function preconditionOf(mongo: Mongo, group: readonly Settlement[]): Filter<JobDocument> {
-  const [{ lease, status, ifRev } = {} as Settlement] = group;
+  const [{ lease, status, ifRev, releases } = {} as Settlement] = group;
   return {
     _id: { $in: group.map((settlement) => settlement.lease.key as Key) },
     status: 'processing',
     leaseToken: lease.token,
     ...(lease.token === null ? { lockedAt: lease.lockedAt } : {}),
-    ...(status === 'pending' ? { cancelRequestedAt: null } : {}),
+    ...(status === 'pending'
+      ? { cancelRequestedAt: null }
+      : releases === undefined
+        ? { followed: null }
+        : {}),
     ...(ifRev === undefined ? {} : { scheduleRev: ifRev }),
     ...(mongo.sharded ? { part: { $in: [...new Set(group.map((one) => one.lease.part ?? null))] } } : {}),
   };
@@ -118,8 +134,42 @@ function writeAll(mongo: Mongo, settlements: readonly Settlement[]): Promise<num
   return settlements[0]?.by === 'reclaimer' ? writeOnce(HAND_ON_MS, write, unconfirmedCount) : write({});
 }
 
-/** If all were written, no read is needed; otherwise, a read tells which were not. */
+/** Settles jobs, then frees their keys and releases their successors. */
 export async function settle(
+  mongo: Mongo,
+  settlements: readonly Settlement[],
+): Promise<readonly SettleAnswer[]> {
+  if (settlements.length === 0) return [];
+  const answers = await settleJobs(mongo, settlements);
+  await freeKeys(mongo, freedBy(settlements.filter((_one, at) => answers[at] === 'settled')));
+  // A repeat of this call releases again; after a crash, `releaseSuccessors` does.
+  for (const [at, { releases }] of settlements.entries()) {
+    if (releases !== undefined && answers[at] === 'settled')
+      await run('release a successor', async () => (await loadExisting()).release(mongo, releases));
+  }
+  return answers;
+}
+
+/** Those with a dead letter take a transaction each. */
+async function settleJobs(
+  mongo: Mongo,
+  settlements: readonly Settlement[],
+): Promise<readonly SettleAnswer[]> {
+  const answers = new Map<Settlement, SettleAnswer>();
+  const plain = settlements.filter(({ letter }) => letter === undefined);
+  if (plain.length > 0) {
+    const settled = await settlePlain(mongo, plain);
+    for (const [at, settlement] of plain.entries()) answers.set(settlement, settled[at] as SettleAnswer);
+  }
+  for (const settlement of settlements) {
+    const { letter } = settlement;
+    if (letter !== undefined) answers.set(settlement, await settleWithLetter(mongo, settlement, letter));
+  }
+  return settlements.map((settlement) => answers.get(settlement) as SettleAnswer);
+}
+
+/** If all were written, no read is needed; otherwise, a read tells which were not. */
+async function settlePlain(
   mongo: Mongo,
   settlements: readonly Settlement[],
 ): Promise<readonly SettleAnswer[]> {
@@ -140,10 +190,72 @@ export async function settle(
   });
 }
 
+type Letter = NonNullable<Settlement['letter']>;
+
+/**
+ * The settlement and its dead letter in one transaction, the settlement first: the letter exists if and only if its
+ * precondition held, and a repeat after a lost answer finds nothing to write. A standalone server has no transactions.
+ */
+async function settleWithLetter(mongo: Mongo, settlement: Settlement, letter: Letter): Promise<SettleAnswer> {
+  const { by } = settlement;
+  const answer = await run('settle', async () => {
+    try {
+      const written = mongo.transactions
+        ? await writeTogether(mongo, settlement, letter)
+        : await writeInTurn(mongo, settlement, letter);
+      return written ? 'settled' : undefined;
+    } catch (error) {
+      // Another transaction holds the job.
+      if (isConflict(error)) return by === 'reclaimer' ? 'lost' : 'blocked';
+      if (isTransient(error) || !isUnstorable(error)) throw error;
+      return 'refused';
+    }
+  });
+  if (answer === undefined) return (await settlePlain(mongo, [settlement]))[0] as SettleAnswer;
+  const { name, limitKey: key, nextRunAt: from } = letter;
+  if (answer === 'settled' && key !== undefined) await markKeys(mongo, [{ name, key, from }]);
+  if (answer === 'settled') await send(mongo, { kind: 'jobs', due: [[letter.name, 1]] });
+  return answer;
+}
+
+const documentOf = (mongo: Mongo, letter: Letter): JobDocument =>
+  toDocument({ ...letter, ownId: true }, mongo.sharded, mongo.wakes !== undefined);
+
+/** Returns false if the precondition does not hold, or if the letter is there already; nothing is written then. */
+async function writeTogether(mongo: Mongo, settlement: Settlement, letter: Letter): Promise<boolean> {
+  return mongo.client.withSession(async (session) => {
+    session.startTransaction({ readConcern: { level: 'snapshot' }, writeConcern: { w: 'majority' } });
+    try {
+      const written = (await writeIn(mongo, settlement, session)) === 1;
+      if (written) await mongo.jobs.insertOne(documentOf(mongo, letter), { session });
+      if (written) await session.commitTransaction();
+      else await session.abortTransaction();
+      return written;
+    } catch (error) {
+      if (session.inTransaction()) await session.abortTransaction().catch(() => undefined);
+      if (isDuplicate(error)) return false;
+      throw error;
+    }
+  });
+}
+
+/**
+ * Without a transaction the letter goes first: a crash in between leaves a job that will fail again under the same
+ * attempt, and so under the same letter. Returns false if the job is not held any more.
+ */
+async function writeInTurn(mongo: Mongo, settlement: Settlement, letter: Letter): Promise<boolean> {
+  const isHeld = (await mongo.jobs.countDocuments(preconditionOf(mongo, [settlement]))) === 1;
+  if (!isHeld) return false;
+  await mongo.jobs.insertOne(documentOf(mongo, letter)).catch((error: unknown) => {
+    if (!isDuplicate(error)) throw error;
+  });
+  return (await writeAll(mongo, [settlement])) === 1;
+}
+
 /** One settlement cannot be written; the others must not wait for it. */
 async function oneByOne(mongo: Mongo, settlements: readonly Settlement[]): Promise<SettleAnswer[]> {
   const answers: SettleAnswer[] = [];
-  for (const settlement of settlements) answers.push(...(await settle(mongo, [settlement])));
+  for (const settlement of settlements) answers.push(...(await settlePlain(mongo, [settlement])));
   return answers;
 }
 
@@ -173,19 +285,18 @@ export async function settleIn(
   settlement: Settlement,
   session: ClientSession,
 ): Promise<SettleAnswer> {
-  // Outside a transaction, the job would be completed at once, whatever becomes of the caller's other writes.
-  if (!session.inTransaction()) {
-    throw new OptionError(
-      'transaction: this session has no open transaction, so the completion would be committed at once. Call ' +
-        'startTransaction() on it first, or use `mill.withTransaction`.',
-    );
-  }
+  needOpenTransaction(session);
   await noteSession(mongo, settlement.lease.token, session);
+  freeAfter(mongo, settlement, session);
+  const isSettled = (await writeIn(mongo, settlement, session)) === 1;
+  const { releases } = settlement;
+  if (isSettled && releases !== undefined) await (await loadExisting()).release(mongo, releases, { session });
+  return isSettled ? 'settled' : 'lost';
+}
+
+/** Returns how many jobs it wrote. */
+async function writeIn(mongo: Mongo, settlement: Settlement, session: ClientSession): Promise<number> {
   const filter = preconditionOf(mongo, [settlement]);
-  if (settlement.remove === true) {
-    const { deletedCount } = await mongo.jobs.deleteMany(filter, { session });
-    return deletedCount === 1 ? 'settled' : 'lost';
-  }
-  const { matchedCount } = await mongo.jobs.updateMany(filter, settlePipeline([settlement]), { session });
-  return matchedCount === 1 ? 'settled' : 'lost';
+  if (settlement.remove === true) return (await mongo.jobs.deleteMany(filter, { session })).deletedCount;
+  return (await mongo.jobs.updateMany(filter, settlePipeline([settlement]), { session })).matchedCount;
 }

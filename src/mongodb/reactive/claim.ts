@@ -2,21 +2,23 @@ import type { Document } from 'mongodb';
 import { byTaskOrder } from '../../core/records/claim-order.js';
 import type { TaskRecord } from '../../core/records/task.js';
 import { fairShare } from '../../core/batches/fair-share.js';
-import type {
-  ClaimAnswer,
-  ClaimRequest,
-  Cluster,
-  DueSummary,
-  Instance,
-  NameLimit,
+import {
+  isPausedIn,
+  type ClaimAnswer,
+  type ClaimRequest,
+  type ClusterBrief,
+  type DueSummary,
+  type Instance,
+  type NameLimit,
 } from '../../store/port.js';
 import type { Source, TaskPlan } from '../../store/reactive.js';
 import { literal, run } from '../context.js';
 import { hash } from '../jobs/document.js';
 import { isBadValue } from '../errors.js';
-import { aggregateExact, findExact } from '../exact.js';
-import { sliceOf, windowOf } from '../slices.js';
-import { clusterPipeline, readTaskCluster } from '../jobs/peek.js';
+import { aggregateExact, bytesOf, findExact } from '../exact.js';
+import { sliceOf, windowOf, type Skips, type Windows } from '../slices.js';
+import { readTaskCluster, taskClusterPipeline } from '../jobs/peek.js';
+import { inTime } from '../jobs/take.js';
 import { OURS, TASK_VERSION, textOf, toRecord, type TaskKey } from './document.js';
 import { queryOf } from './plan/filter.js';
 import { bisect } from './plan/bisect.js';
@@ -43,18 +45,23 @@ function bySource(plans: Plans, tasks: readonly string[]): Map<string, { source:
 type Pipelines = readonly { readonly place: Place; readonly pipeline: Document[] }[];
 
 /** Like `unite`. If a task collection was dropped, recreates its indexes and tries again. */
-async function acrossSources(sources: MongodbSources, pipelines: Pipelines): Promise<Document[]> {
+async function acrossSources(
+  sources: MongodbSources,
+  pipelines: Pipelines,
+  tasks: readonly string[],
+): Promise<Document[]> {
+  const brief = taskClusterPipeline(tasks);
   try {
-    return await unite(sources, pipelines);
+    return await unite(sources, pipelines, brief);
   } catch (error) {
     if (!isBadValue(error)) throw error;
     for (const place of new Set(pipelines.map((one) => one.place))) await sources.mend(place);
-    return unite(sources, pipelines);
+    return unite(sources, pipelines, brief);
   }
 }
 
-/** Runs one pipeline per source, in as few commands as there are databases. The rows of the cluster come with them. */
-async function unite(sources: MongodbSources, pipelines: Pipelines): Promise<Document[]> {
+/** Runs one pipeline per source, in as few commands as there are databases. What holds tasks up comes with them. */
+async function unite(sources: MongodbSources, pipelines: Pipelines, brief: Document[]): Promise<Document[]> {
   const { globals } = sources.mongo;
   const byDatabase = new Map<string, { place: Place; pipeline: Document[] }[]>();
   for (const one of pipelines) {
@@ -67,12 +74,11 @@ async function unite(sources: MongodbSources, pipelines: Pipelines): Promise<Doc
     const unions = rest.map(({ place, pipeline }) => ({
       $unionWith: { coll: place.tasks.collectionName, pipeline },
     }));
-    const cluster =
-      group === ours ? [{ $unionWith: { coll: globals.collectionName, pipeline: clusterPipeline } }] : [];
+    const cluster = group === ours ? [{ $unionWith: { coll: globals.collectionName, pipeline: brief } }] : [];
     const pipeline = [...first.pipeline, ...unions, ...cluster];
     return aggregateExact(first.place.tasks, pipeline, { hint: 'tidemill_due' }, ['keys']).toArray();
   });
-  if (ours === undefined) commands.push(globals.aggregate(clusterPipeline).toArray());
+  if (ours === undefined) commands.push(globals.aggregate(brief).toArray());
   return (await Promise.all(commands)).flat();
 }
 
@@ -100,17 +106,17 @@ export async function look(
     const place = sources.place(group.source);
     return [duePipeline(group.tasks), foreignPipeline].map((pipeline) => ({ place, pipeline }));
   });
-  const rows = await run('look for tasks', () => acrossSources(sources, pipelines));
+  const rows = await run('look for tasks', () => acrossSources(sources, pipelines, [...plans.keys()]));
   const due = rows.filter((row) => row['kind'] === 'due');
   return {
-    cluster: readTaskCluster(rows, sources.mongo.clock.now()),
+    cluster: readTaskCluster(rows),
     nextDue: new Map(due.map((row) => [row['task'] as string, row['at'] as Date])),
     foreign: rows.some((row) => row['kind'] === 'foreign'),
   };
 }
 
-/** The head of one task's queue, in order. */
-export const queueHead = (task: string, count: number): Document[] => [
+/** The head of one task's queue, or what is behind the first `skip` of it, in order. */
+export const queueHead = (task: string, count: number, skip = 0): Document[] => [
   {
     $match: {
       ...OURS,
@@ -120,30 +126,58 @@ export const queueHead = (task: string, count: number): Document[] => [
     },
   },
   { $sort: { scheduledAt: 1, _id: 1 } },
+  ...(skip === 0 ? [] : [{ $skip: skip }]),
   { $limit: count },
 ];
 
 /** The keys at the head of one task's queue, in order, as one row. */
-export const headPipeline = (task: string, count: number): Document[] => [
-  ...queueHead(task, count),
+export const headPipeline = (task: string, count: number, skip = 0): Document[] => [
+  ...queueHead(task, count, skip),
   { $group: { _id: literal(task), keys: { $push: '$_id' } } },
 ];
 
 interface Candidates {
   readonly keys: ReadonlyMap<string, readonly TaskKey[]>;
   readonly more: boolean;
-  readonly cluster: Cluster;
+  readonly cluster: ClusterBrief;
 }
 
-async function candidates(sources: MongodbSources, plans: Plans, request: ClaimRequest): Promise<Candidates> {
+/** Reads the heads, and the cluster. If all windows are behind the ends of their queues, reads from the beginnings. */
+async function readHeads(
+  sources: MongodbSources,
+  plans: Plans,
+  windows: Windows,
+  { limits }: ClaimRequest,
+): Promise<{ rows: Document[]; skips: Skips }> {
+  const groups = [...bySource(plans, [...limits.keys()]).values()];
+  const read = (skips: Skips): Promise<Document[]> => {
+    const pipelines = groups.flatMap((group) => {
+      const place = sources.place(group.source);
+      const headOf = (task: string): Document[] =>
+        headPipeline(task, windowOf(limits.get(task) as NameLimit), skips.get(task));
+      return group.tasks.map((task) => ({ place, pipeline: headOf(task) }));
+    });
+    return acrossSources(sources, pipelines, [...limits.keys()]);
+  };
+  const skips = windows.choose(limits);
+  const rows = await read(skips);
+  const found = new Set(rows.filter((row) => row['keys'] !== undefined).map((row) => row['_id'] as string));
+  if (!windows.missed(skips, found)) return { rows, skips };
+  return { rows: await read(new Map()), skips: new Map() };
+}
+
+async function candidates(
+  sources: MongodbSources,
+  plans: Plans,
+  windows: Windows,
+  request: ClaimRequest,
+): Promise<Candidates> {
   const limitOf = (task: string): NameLimit => request.limits.get(task) as NameLimit;
-  const pipelines = [...bySource(plans, [...request.limits.keys()]).values()].flatMap((group) => {
-    const place = sources.place(group.source);
-    return group.tasks.map((task) => ({ place, pipeline: headPipeline(task, windowOf(limitOf(task))) }));
-  });
-  const rows = await acrossSources(sources, pipelines);
-  const cluster = readTaskCluster(rows, sources.mongo.clock.now());
-  const heads = rows.filter((row) => row['keys'] !== undefined && !cluster.paused.has(row['_id'] as string));
+  const { rows, skips } = await readHeads(sources, plans, windows, request);
+  const cluster = readTaskCluster(rows);
+  const heads = rows.filter(
+    (row) => row['keys'] !== undefined && !isPausedIn(cluster.paused, row['_id'] as string),
+  );
   const picked = new Map(
     heads.map((row) => {
       const task = row['_id'] as string;
@@ -155,7 +189,7 @@ async function candidates(sources: MongodbSources, plans: Plans, request: ClaimR
   const more = heads.some((row) => {
     const task = row['_id'] as string;
     const seen = (row['keys'] as TaskKey[]).length;
-    return seen > (shares.get(task) ?? 0) || seen >= windowOf(limitOf(task));
+    return (skips.get(task) ?? 0) > 0 || seen > (shares.get(task) ?? 0) || seen >= windowOf(limitOf(task));
   });
   return { keys, more, cluster };
 }
@@ -164,8 +198,11 @@ async function candidates(sources: MongodbSources, plans: Plans, request: ClaimR
  * Every precondition is in the write. An attempt counts from here; the settlement takes it back if it must not count.
  */
 async function take(place: Place, keys: readonly TaskKey[], request: ClaimRequest): Promise<number> {
+  const due = { $lte: ['$scheduledAt', '$$NOW'] };
+  const permitted = inTime(request, '$task');
+  const $expr = permitted === undefined ? due : { $and: [due, permitted] };
   const { matchedCount } = await place.tasks.updateMany(
-    { _id: { $in: keys as never[] }, ...OURS, status: 'pending', $expr: { $lte: ['$scheduledAt', '$$NOW'] } },
+    { _id: { $in: keys as never[] }, ...OURS, status: 'pending', $expr },
     [
       {
         $set: {
@@ -225,7 +262,7 @@ async function readMatching(
   if (place.collation === undefined) {
     const pipeline = heldPipeline(place, plan, keys, token, queryOf(plan));
     const rows = await aggregateExact(place.tasks, pipeline, { batchSize: keys.length + 1 }).toArray();
-    return rows.map(toRecord);
+    return rows.map((row) => ({ ...toRecord(row), ...bytesOf(row) }));
   }
   // If the source has a collation, its index finds string ids only under that collation, which a `$lookup` cannot use.
   const held = { _id: { $in: keys as never[] }, leaseToken: token, status: { $in: RUNNING } };
@@ -237,16 +274,20 @@ async function readMatching(
     { projection: { _id: 1 }, collation: place.collation as never },
   ).toArray();
   const match = new Set(matching.map((row) => textOf(row['_id'])));
-  return rows.map((row) => toRecord({ ...row, matches: match.has(textOf(idOf(row))) }));
+  return rows.map((row) => ({
+    ...toRecord({ ...row, matches: match.has(textOf(idOf(row))) }),
+    ...bytesOf(row),
+  }));
 }
 
 export async function claim(
   sources: MongodbSources,
   plans: Plans,
+  windows: Windows,
   request: ClaimRequest,
 ): Promise<ClaimAnswer<TaskRecord>> {
   return run('claim tasks', async () => {
-    const { keys, more, cluster } = await candidates(sources, plans, request);
+    const { keys, more, cluster } = await candidates(sources, plans, windows, request);
     const groups = [...bySource(plans, [...keys.keys()]).values()];
     const taken = await Promise.allSettled(
       groups.map(async ({ source, tasks }) => {
@@ -264,6 +305,10 @@ export async function claim(
       if (one.status === 'rejected') throw one.reason;
       return one.value;
     });
+    for (const [task, list] of keys) {
+      const took = jobs.filter(({ name }) => name === task).length;
+      windows.learn(task, request.limits.get(task) as NameLimit, list.length, took);
+    }
     const asked = [...keys.values()].reduce((sum, list) => sum + list.length, 0);
     return { jobs: jobs.sort(byTaskOrder), asked, more, cluster };
   });

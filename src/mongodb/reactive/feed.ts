@@ -1,10 +1,12 @@
 import { MongoError, Timestamp, type ChangeStream, type Document } from 'mongodb';
 import { StoreError } from '../../core/errors.js';
+import type { Partition } from '../../store/partitions.js';
 import { HistoryLostError, type Feed, type FeedEvent, type FeedRequest } from '../../store/reactive.js';
-import { BSON_OPTIONS, run, type Mongo } from '../context.js';
+import { BSON_OPTIONS, rawFields, run, type Mongo } from '../context.js';
 import { classifyError } from '../errors.js';
 import { EXACT, exactId } from '../exact.js';
 import { textOf } from './document.js';
+import { inPartition } from './partition.js';
 import type { MongodbSources } from './sources.js';
 
 /** One command every ten seconds while nothing happens. */
@@ -30,11 +32,15 @@ const isLost = (error: unknown, token: unknown): boolean =>
     (token !== undefined && UNREADABLE.has((error as { code?: unknown }).code)));
 
 /** Ids only: documents never cross the wire while planning. */
-const pipelineFor = (collections: readonly string[]): Document[] => [
+const pipelineFor = (collections: readonly string[], partition: Partition): Document[] => [
   {
     $match: {
       $or: [
-        { operationType: { $in: CHANGES }, 'ns.coll': { $in: collections } },
+        {
+          operationType: { $in: CHANGES },
+          'ns.coll': { $in: collections },
+          ...inPartition(partition, '$documentKey._id'),
+        },
         { operationType: { $in: ['drop', 'rename'] }, 'ns.coll': { $in: collections } },
         { operationType: 'rename', 'to.coll': { $in: collections } },
         { operationType: { $in: ['dropDatabase', 'invalidate'] } },
@@ -82,8 +88,12 @@ export async function historySince({ client, sharded }: Mongo): Promise<Date | u
   return first?.['wall'] instanceof Date ? first['wall'] : undefined;
 }
 
-/** Returns the time of a resume token: its text begins with the type of a timestamp, followed by the timestamp. */
-function timeOf(token: unknown): Timestamp | undefined {
+/**
+ * Returns the time of a resume point: a token's text begins with the type of a timestamp, followed by the timestamp. A
+ * time itself is a resume point as well, see `lowest` in partitioning.ts.
+ */
+export function timeOf(token: unknown): Timestamp | undefined {
+  if (token instanceof Timestamp) return token;
   const text = (token as { readonly _data?: unknown } | undefined)?._data;
   const [, t, i] = typeof text === 'string' ? (/^82([0-9A-F]{8})([0-9A-F]{8})/iu.exec(text) ?? []) : [];
   if (t === undefined || i === undefined) return undefined;
@@ -175,29 +185,39 @@ const nextTurn = <T>(value: T): Promise<T> =>
  * Opens a change stream over the sources of one database. If the history does not reach back to `since`, starts at the
  * resume point instead.
  */
-export async function openFeed(sources: MongodbSources, request: FeedRequest): Promise<Feed> {
+export async function openFeed(
+  sources: MongodbSources,
+  request: FeedRequest,
+  partition: Partition,
+): Promise<Feed> {
   const { token } = request;
   const since = earliest(request, sources.mongo.clock.now());
-  if (since === undefined)
-    // Unlike `resumeAfter`, this also continues after an invalidation.
-    return openStream(sources, request, token === undefined ? {} : { startAfter: token });
+  if (since === undefined) return openStream(sources, request, startAt(token), partition);
   try {
-    return await openStream(sources, request, { startAtOperationTime: since });
+    return await openStream(sources, request, { startAtOperationTime: since }, partition);
   } catch (error) {
     if (!(error instanceof HistoryLostError)) throw error;
-    return openFeed(sources, { ...request, since: [] });
+    return openFeed(sources, { ...request, since: [] }, partition);
   }
+}
+
+function startAt(token: unknown): Parameters<typeof openStream>[2] {
+  if (token === undefined) return {};
+  // Unlike `resumeAfter`, `startAfter` also continues after an invalidation.
+  return token instanceof Timestamp ? { startAtOperationTime: token } : { startAfter: token };
 }
 
 async function openStream(
   sources: MongodbSources,
   { database, collections, token }: FeedRequest,
   start: { readonly startAfter?: unknown; readonly startAtOperationTime?: Timestamp },
+  partition: Partition,
 ): Promise<Feed> {
-  const stream: ChangeStream<Document, Document> = sources.db(database).watch(pipelineFor(collections), {
+  const pipeline = pipelineFor(collections, partition);
+  const stream: ChangeStream<Document, Document> = sources.db(database).watch(pipeline, {
     ...BSON_OPTIONS,
     ...EXACT,
-    fieldsAsRaw: { [IDS]: true },
+    fieldsAsRaw: rawFields(IDS),
     maxAwaitTimeMS: AWAIT_MS,
     batchSize: BATCH,
     readConcern: { level: 'majority' },

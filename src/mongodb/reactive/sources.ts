@@ -4,7 +4,14 @@ import { show } from '../../core/options.js';
 import type { Source, TaskPlan } from '../../store/reactive.js';
 import { BSON_OPTIONS, type Mongo } from '../context.js';
 import { EXACT } from '../exact.js';
-import { createIndexes, indexFaults, missingIndexError, type IndexPlan } from '../indexes.js';
+import {
+  createIndexes,
+  exactIdIndex,
+  indexFaults,
+  missingIndexError,
+  taskIndexes,
+  type IndexPlan,
+} from '../indexes.js';
 import { Majority } from '../majority.js';
 
 /** A source and its task collection, open. */
@@ -35,23 +42,10 @@ export const withoutDocument = (place: Place, query: Document): Document[] => [
   { $project: { _id: 1 } },
 ];
 
-/** Every index of a task collection with the queries it serves. */
-export const taskIndexes: readonly IndexPlan[] = [
-  // peek and claim: the head of the queue of each task; also tasks of a later version.
-  {
-    name: 'tidemill_due',
-    key: { v: 1, task: 1, status: 1, scheduledAt: 1, _id: 1 },
-    partialFilterExpression: { status: 'pending' },
-  },
-  // reclaim and stray detection: the work in flight, by holder and age.
-  {
-    name: 'tidemill_held',
-    key: { claimedBy: 1, lockedAt: 1 },
-    partialFilterExpression: { status: { $in: ['processing', 'processing_dirty'] } },
-  },
-  // find by task and status, by due time; counts; resets of finished ones.
-  { name: 'tidemill_by_status', key: { task: 1, status: 1, scheduledAt: -1, _id: -1 } },
-];
+/** All tasks of a document. Only collections of many tasks need it: where their tasks lost a document, it finds them. */
+export const documentIndex: IndexPlan = { name: 'tidemill_by_document', key: { sourceDocId: 1 } };
+/** From how many tasks of a source on. */
+const MANY = 10;
 
 export const nameOfSource = ({ database = '', collection }: Source): string => `${database}.${collection}`;
 
@@ -63,6 +57,8 @@ export class MongodbSources {
   readonly majority: Majority = new Majority();
   /** Collations of the sources that exist; null is the simple one. */
   readonly #collations = new Map<string, Document | null>();
+  /** Whether the tasks of a source have the index by document; false while it is built or looked for. */
+  readonly #byDocument = new Map<string, boolean>();
 
   constructor(mongo: () => Mongo, nameOf: (collection: string) => string, create: boolean | 'unchecked') {
     this.#mongo = mongo;
@@ -100,6 +96,30 @@ export class MongodbSources {
   /** Forgets the collation: the collection may have been recreated. */
   forget(source: Source): void {
     this.#collations.delete(nameOfSource(source));
+    this.#byDocument.delete(nameOfSource(source));
+  }
+
+  /**
+   * True if an index finds the tasks of a document. For many tasks, builds it if there is none; nothing waits for that.
+   * If the store must not create indexes, one made by hand is used. Not on a sharded cluster, where `_id` may be all
+   * that leads to a shard.
+   */
+  findsByDocument(source: Source, tasks: number): boolean {
+    const name = nameOfSource(source);
+    const known = this.#byDocument.get(name);
+    if (known !== undefined || tasks < MANY || this.#mongo().sharded) return known === true;
+    this.#byDocument.set(name, false);
+    const { tasks: collection } = this.place(source);
+    const made =
+      this.#create === true
+        ? createIndexes(collection, [documentIndex]).then(() => true)
+        : indexFaults(collection, [documentIndex]).then((faults) => faults.length === 0);
+    // Without it, planning only takes longer; the next full pass tries again.
+    void made.then(
+      (has) => this.#byDocument.set(name, has),
+      () => undefined,
+    );
+    return false;
   }
 
   async #inspect(source: Source): Promise<{ readonly kind: string | undefined; readonly options: Document }> {
@@ -107,9 +127,18 @@ export class MongodbSources {
       .listCollections({ name: source.collection }, BSON_OPTIONS)
       .toArray()) as Document[];
     const options = (info?.['options'] ?? {}) as Document;
-    if (info !== undefined)
-      this.#collations.set(nameOfSource(source), (options['collation'] as Document | undefined) ?? null);
+    if (info !== undefined) {
+      const collation = (options['collation'] as Document | undefined) ?? null;
+      this.#collations.set(nameOfSource(source), collation);
+      if (collation !== null) this.#indexExactIds(source);
+    }
     return { kind: info?.['type'] as string | undefined, options };
+  }
+
+  /** Without it, planning only takes longer; the doctor reports if it is missing. Nothing waits until it is built. */
+  #indexExactIds(source: Source): void {
+    if (this.#create !== true) return;
+    void createIndexes(this.place(source).source, [exactIdIndex]).catch(() => undefined);
   }
 
   /** Refuses sources that cannot be watched. Creates the indexes of their tasks, or checks them, by `createIndexes`. */

@@ -1,5 +1,5 @@
 import { decodeCursor, pageOfItems, readDirection, type Cursor } from '../../core/cursor.js';
-import { OptionError } from '../../core/errors.js';
+import { OptionError, TidemillError } from '../../core/errors.js';
 import { lazily } from '../../core/lazily.js';
 import type { ErrorGroups, ErrorsOptions } from '../../core/records/failure-groups.js';
 import { checkBoolean, checkKeys, checkMost, checkName, checkText, show } from '../../core/options.js';
@@ -12,6 +12,7 @@ import { explicit, toTaskFilter, type TasksFilter } from './tasks-filter.js';
 
 /** What a process that only enqueues does without. */
 const loadGroups = lazily(() => import('../../core/records/failure-groups.js'));
+const loadForget = lazily(() => import('./forget.js'));
 const loadPlanning = lazily(() => import('../planner/planning.js'));
 
 /** How many tasks of each status are counted, shared among the names. */
@@ -82,7 +83,7 @@ function checkDocId(where: string, docId: unknown): void {
   );
 }
 
-/** Manages reactive tasks: lists them, groups their failures, runs them again, pauses and reconciles them. */
+/** Manages reactive tasks: lists them, groups their failures, runs them again, pauses, reconciles and forgets them. */
 export class Tasks {
   readonly #store: () => Promise<Store>;
   readonly #plans: () => ReadonlyMap<string, TaskPlan>;
@@ -220,11 +221,23 @@ export class Tasks {
     const { planner } = await this.#reactive();
     const tasks = await planner.request(task === undefined ? undefined : [task], 'asked for');
     if (task !== undefined && tasks.length === 0)
-      throw new OptionError(
+      throw new TidemillError(
+        'TASK_MISSING',
         `tasks.reconcile: no task ${show(task)} is known to the database yet. Start an instance that defines it first.`,
       );
     await planner.notifyPeers(true);
     return { tasks };
+  }
+
+  /**
+   * Forgets a task that left the code: deletes its records, its definitions and, on PostgreSQL, the triggers that no other
+   * task needs. Refused while a live instance runs it. After a crash, call it again. Returns how many records it
+   * deleted. If the task is deployed again, it starts as new.
+   */
+  async forget(task: string): Promise<{ readonly records: number }> {
+    checkText('tasks.forget', 'task', task);
+    const { forgetTask } = await loadForget();
+    return { records: await forgetTask(await this.#store(), task) };
   }
 
   async #reactive(): Promise<ReactiveStore> {

@@ -1,6 +1,6 @@
 import type { Clock, Timer } from '../../core/clock.js';
 import type { FailureDetector } from '../../engine/lease/failure-detector.js';
-import type { Cluster, Instance, InstanceStore } from '../../store/port.js';
+import type { Instance, InstanceStore, Leader, Leases } from '../../store/port.js';
 import type { PlannerStore, Term } from '../../store/reactive.js';
 
 export interface ElectionOptions {
@@ -12,6 +12,8 @@ export interface ElectionOptions {
   readonly detector: Pick<FailureDetector, 'observe' | 'waitMs'>;
   /** True while this instance holds its own lease; only then may it lead. */
   readonly mayLead: () => boolean;
+  /** Has the cluster read again: a lease should have ended by now. */
+  readonly look: () => void;
   readonly gained: (term: Term) => void;
   readonly lost: (term: Term, reason: string) => void;
   readonly error: (error: unknown) => void;
@@ -21,7 +23,7 @@ export interface ElectionOptions {
 const SLACK_MS = 50;
 
 /**
- * Elects the leader. The leader's lease is that of its instance, so leading costs no write of its own. An instance that
+ * Elects the leader of one partition. The leader's lease is that of its instance, so leading costs no write of its own. An instance that
  * sees that the leader has resigned or is dead takes the next term; it first fences a leader whose lease has ended. A
  * leader that was only cut off from the database, as all others were, gets time to renew.
  */
@@ -31,6 +33,8 @@ export class Election {
   #running: Promise<void> | undefined;
   #timer: Timer | undefined;
   #closed = false;
+  /** A campaign that ends meanwhile gives back what it won. */
+  #isLeaving = false;
 
   constructor(options: ElectionOptions) {
     this.#options = options;
@@ -40,25 +44,28 @@ export class Election {
     return this.#term;
   }
 
-  /** Takes note of the leader in a cluster snapshot, and tries to take over if there is none. */
-  observe(cluster: Cluster): void {
+  /**
+   * Takes note of the leader at the time of a look, and tries to take over if there is none and this instance has
+   * room.
+   */
+  observe(leases: Leases, leader: Leader | undefined, hasRoom = true): void {
     if (this.#closed) return;
-    const { leader } = cluster;
     const term = this.#term;
     if (term !== undefined && leader !== undefined && leader.term > term.term)
       this.lose('another instance leads');
     if (this.#term !== undefined) return;
     this.#timer?.cancel();
-    const { detector, clock, self } = this.#options;
-    detector.observe(cluster);
-    const holder = cluster.instances.find((one) => one.life === leader?.life && !one.dead);
+    if (!hasRoom) return;
+    const { detector, clock, self, look } = this.#options;
+    detector.observe(leases);
+    const holder = leases.instances.find((one) => one.life === leader?.life && !one.dead);
     // This instance may still be recorded as the leader from before it lost its lease for a while: it then takes the
     // next term.
     const mine = holder !== undefined && holder.life === self().life;
     const waitMs = holder === undefined || mine ? 0 : detector.waitMs(holder);
     if (holder === undefined || mine) this.#run(leader?.term, undefined);
     else if (waitMs <= 0) this.#run(leader?.term, holder);
-    else this.#timer = clock.timer(waitMs + SLACK_MS, () => this.#lookAgain());
+    else this.#timer = clock.timer(waitMs + SLACK_MS, look);
   }
 
   /** Gives up leadership because the instance has lost its lease, or another instance was seen to lead. */
@@ -69,19 +76,30 @@ export class Election {
   }
 
   /** Hands leadership over at once, and takes no further part in elections. */
-  async resign(): Promise<void> {
+  async resign(stopped: () => Promise<void>): Promise<void> {
     this.#closed = true;
+    await this.handOver(stopped);
+  }
+
+  /** Hands leadership over, once `stopped` says that this instance plans nothing any more. */
+  async handOver(stopped: () => Promise<void>): Promise<void> {
     this.#timer?.cancel();
-    await this.#running;
-    const term = this.#term;
-    this.#term = undefined;
-    if (term === undefined) return;
-    await this.#options.planner.resign(term);
-    await this.#options.planner.notifyPeers(true);
+    this.#isLeaving = true;
+    try {
+      await stopped();
+      await this.#running;
+      const term = this.#term;
+      this.#term = undefined;
+      if (term === undefined) return;
+      await this.#options.planner.resign(term);
+      await this.#options.planner.notifyPeers(true);
+    } finally {
+      this.#isLeaving = false;
+    }
   }
 
   #run(from: number | undefined, holder: Instance | undefined): void {
-    if (this.#running !== undefined || !this.#options.mayLead()) return;
+    if (this.#running !== undefined || this.#isLeaving || !this.#options.mayLead()) return;
     this.#running = this.#campaign(from, holder)
       .catch((error: unknown) => this.#options.error(error))
       .finally(() => (this.#running = undefined));
@@ -93,15 +111,11 @@ export class Election {
     if (holder !== undefined && (await instances.fence(holder)) === undefined) return;
     const term = await planner.lead(self(), from);
     if (term === undefined) return;
-    if (this.#closed || !mayLead() || self().life !== term.life) await planner.resign(term);
+    if (this.#closed || this.#isLeaving || !mayLead() || self().life !== term.life)
+      await planner.resign(term);
     else {
       this.#term = term;
       gained(term);
     }
-  }
-
-  #lookAgain(): void {
-    const { instances, error } = this.#options;
-    instances.list().then((cluster) => this.observe(cluster), error);
   }
 }

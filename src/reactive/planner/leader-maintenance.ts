@@ -67,7 +67,7 @@ const cleanupKey = ({ task }: TaskPlan): string => `cleanup\0${task}`;
 /**
  * The leader's maintenance, beside the live changes: reconciles sources when that was requested or is due, and deletes
  * tasks whose time is over. Reconciliations and cleanups take turns page by page, the smallest first, so that a small
- * collection never waits for a large one to end.
+ * collection never waits for a large one to end. Together they stay below `reconcileRate`.
  */
 export class LeaderMaintenance {
   readonly #options: LeaderMaintenanceOptions;
@@ -334,7 +334,12 @@ export class LeaderMaintenance {
       planner: reactive.planner,
       rate: reconcileRate,
       plan: async (plans: readonly TaskPlan[], ids: readonly unknown[]): Promise<void> => {
-        await Promise.all(plans.map((one) => orFails(one, () => changes.plan(one, ids))));
+        const meant = plans.filter(({ task }) => !dropsOut(task));
+        const planned = await this.#patiently(() => changes.planTogether(meant, ids));
+        const plan = async (one: TaskPlan): Promise<void> => {
+          if (!planned.has(one)) await changes.plan(one, ids);
+        };
+        await Promise.all(plans.map((one) => orFails(one, () => plan(one))));
         host.planned();
       },
       unmatch: (one: TaskPlan, ids: readonly unknown[]): Promise<void> =>
@@ -359,11 +364,11 @@ export class LeaderMaintenance {
     }
   }
 
-  /** Continues from where an earlier leader stopped. */
+  /** Continues from where an earlier leader stopped, at the rate of reconciliations. */
   async *#clean(planned: Planned): AsyncGenerator<number, void> {
-    const { clock, log, reactive, changes } = this.#options;
+    const { clock, log, reactive, changes, reconcileRate } = this.#options;
     const { plan, state } = planned;
-    const pageSize = new PageSize();
+    const pageSize = new PageSize(reconcileRate);
     let after = state.cleanedUpTo ?? undefined;
     let [total, savedAt] = [0, clock.monotonic()];
     do {
@@ -380,7 +385,7 @@ export class LeaderMaintenance {
         savedAt = clock.monotonic();
         await this.#save(planned, { cleanedUpTo: after });
       }
-      if (after !== undefined) yield 0;
+      if (after !== undefined) yield page.limit;
     } while (after !== undefined);
     if (total > 0) log.info({ count: total }, `${plan.task}: ${String(total)} tasks cleaned up`);
     this.#succeeded(plan.task);

@@ -18,11 +18,12 @@ import type {
 } from '../../store/reactive.js';
 import { RETRY_MS } from './backoffs.js';
 import { BlockedDocuments } from './blocked-documents.js';
-import { evolve, plansInForce, type InForce } from './plans-in-force.js';
+import { definitionsInUse, evolve, plansInForce, type InForce } from './plans-in-force.js';
 import { PeerNotifier } from '../peer-notifier.js';
 import { LeaderMaintenance, type MaintenanceHost, type Planned } from './leader-maintenance.js';
 import { ChangePlanner, type ChangePlannerHost } from './change-planner.js';
 import type { TaskEvents } from '../events.js';
+import { ForgottenTasks } from './forgotten.js';
 import { Followers, type FollowersHost } from './followers.js';
 import { recordLeftOut, type LeftOut } from './left-out.js';
 import { Troubles } from './troubles.js';
@@ -78,6 +79,7 @@ export class Planner implements ChangePlannerHost, FollowersHost, MaintenanceHos
   readonly #notifier: PeerNotifier;
   readonly #maintenance: LeaderMaintenance;
   readonly #troubles: Troubles;
+  readonly #forgotten: ForgottenTasks;
   #working: Promise<void> = Promise.resolve();
   #nudged = true;
   /** Blocked documents that an earlier leader recorded, until the plans for them are known. */
@@ -110,6 +112,7 @@ export class Planner implements ChangePlannerHost, FollowersHost, MaintenanceHos
     this.#troubles = troubles;
     this.#blocked = blocked;
     this.#changes = changes;
+    this.#forgotten = new ForgottenTasks({ reactive, changes });
     this.#followers = followers;
     this.#notifier = new PeerNotifier({
       clock,
@@ -242,11 +245,8 @@ export class Planner implements ChangePlannerHost, FollowersHost, MaintenanceHos
   /** Reads the registry, and brings feeds and states in line with it. */
   async #refresh(): Promise<void> {
     const { reactive, instances, term } = this.#options;
-    const [published, states, cluster] = await Promise.all([
-      reactive.planner.plans(),
-      reactive.planner.states(),
-      instances.list(),
-    ]);
+    const [states, cluster] = await Promise.all([reactive.planner.states(), instances.list()]);
+    const published = await reactive.planner.plans(definitionsInUse(states, cluster));
     const inForce = plansInForce(published, states, cluster);
     const next = new Map<string, Planned>();
     const reset: { planned: Planned; which: 'reprocess_failed' | 'reprocess_all' }[] = [];
@@ -295,6 +295,7 @@ export class Planner implements ChangePlannerHost, FollowersHost, MaintenanceHos
     // Set before the feeds are opened: an event of one feed may arrive while another is being opened, and must find its
     // plans.
     for (const task of this.#unprepared) next.delete(task);
+    const before = this.#plans;
     this.#plans = next;
     this.#blocked.restore(this.#kept);
     this.#kept = [];
@@ -303,6 +304,7 @@ export class Planner implements ChangePlannerHost, FollowersHost, MaintenanceHos
     // An instance whose definition has just come into force may have been idle until now, and polls rarely.
     if (changed.length > 0) this.planned();
     for (const { planned, which } of reset) if (!(await this.#reprocess(planned, which))) return;
+    await this.#forgotten.sweep(before, next, new Set(states.map(({ task }) => task)));
   }
 
   /**

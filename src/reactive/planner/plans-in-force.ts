@@ -1,11 +1,25 @@
 import { isAlive, type Cluster } from '../../store/port.js';
-import type { PublishedPlan, TaskPlan, TaskState } from '../../store/reactive.js';
+import type { DefinitionName, PublishedPlan, TaskPlan, TaskState } from '../../store/reactive.js';
 
 /**
  * A task that no live instance has advertised for this long is not planned any more; when it comes back, it counts as
  * new.
  */
 const RETIRED_MS = 7 * 86_400_000;
+
+/**
+ * The definitions that can be in force: those that live instances advertise, and the last ones of tasks that are still
+ * planned. The registry may hold many others.
+ */
+export const definitionsInUse = (
+  states: readonly TaskState[],
+  cluster: Cluster,
+): readonly DefinitionName[] => {
+  const adverts = cluster.instances.filter(isAlive).flatMap(({ tasks }) => tasks);
+  const last = states.filter((state) => !retired(state, cluster));
+  const names = [...adverts, ...last].map(({ task, definition }) => ({ task, definition }));
+  return [...new Map(names.map((name) => [`${name.task}\0${name.definition}`, name])).values()];
+};
 
 /** The plan in force for one task. */
 export interface InForce {

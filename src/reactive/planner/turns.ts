@@ -60,9 +60,9 @@ export class PageSize {
   readonly #most: number;
   #size: number;
 
-  constructor(perSecond: number = Infinity) {
+  constructor(perSecond: number = Infinity, first: number = FIRST) {
     this.#most = Math.max(1, Math.min(MOST, Math.floor(perSecond / PAGES_PER_SECOND)));
-    this.#size = Math.min(FIRST, this.#most);
+    this.#size = Math.min(Math.max(first, LEAST), this.#most);
   }
 
   get size(): number {

@@ -5,7 +5,8 @@ import type { FailureKind } from '../../core/records/work.js';
 import type { Conclusion } from '../../engine/work-runner.js';
 import { leaseOf } from '../../store/port.js';
 import type { TaskSettlement } from '../../store/reactive.js';
-import { decideRetry, type RetryRule } from '../../time/retry.js';
+import { decideRetry } from '../../time/retry-decision.js';
+import type { RetryRule } from '../../time/retry.js';
 
 export interface ConcludeOptions {
   readonly instanceId: string;
@@ -41,6 +42,7 @@ export function concludeTask(
         deferred: true,
       });
     case 'cancelled':
+    case 'expired':
     case 'released':
       return settled(task, finished, options, { status: 'pending', takeBack: true });
     case 'threw':

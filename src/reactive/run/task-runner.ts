@@ -1,21 +1,29 @@
 import type { Timer } from '../../core/clock.js';
 import type { Emitter } from '../../core/emitter.js';
-import { LeaseLostError, OptionError, TaskConditionFailedError } from '../../core/errors.js';
+import { TaskConditionFailedError } from '../../core/errors.js';
 import type { Logger } from '../../core/logger.js';
 import type { Meter } from '../../core/meter.js';
 import type { Finished, Outcome } from '../../core/records/outcome.js';
-import { checkKeys, checkOneOf } from '../../core/options.js';
 import { toTask, type TaskRecord } from '../../core/records/task.js';
-import { afterTransaction, endOf, thrownOutcome } from '../../engine/record/ending.js';
+import { endOf, thrownOutcome } from '../../engine/record/ending.js';
 import type { FailureLog } from '../../engine/record/failure-log.js';
 import type { LaneOptions } from '../../engine/claim/lanes.js';
-import type { About, AttemptControl, Conclusion, WorkRunner } from '../../engine/work-runner.js';
-import type { Cluster, Store, TaskAdvert } from '../../store/port.js';
+import type {
+  About,
+  AttemptControl,
+  BatchControl,
+  BatchMember,
+  Conclusion,
+  WorkRunner,
+} from '../../engine/work-runner.js';
+import type { InForce, Store, TaskAdvert } from '../../store/port.js';
 import type { TaskSettlement, TaskStore } from '../../store/reactive.js';
-import { toInstant, type Duration } from '../../time/duration.js';
+import type { Duration } from '../../time/duration.js';
 import { retryRule, TASK_RETRY, type RetryPolicy, type RetryRule } from '../../time/retry.js';
 import { concludeTask } from './conclude.js';
-import type { GetDocumentOptions, TaskContext, ThrottleOptions } from './context.js';
+import { TaskBatchRun, type TaskBatchHost } from './batch-run.js';
+import type { TaskContext, TaskHandler, TransactionOption } from './context.js';
+import { TaskCalls } from './task-calls.js';
 import type { CompiledTask } from '../definition.js';
 import type { TaskEvents } from '../events.js';
 
@@ -41,13 +49,13 @@ export interface TaskRunnerOptions {
 }
 
 /** Runs reactive tasks for the engine, and decides what their outcomes mean. */
-export class TaskRunner implements WorkRunner<TaskRecord, TaskSettlement> {
+export class TaskRunner implements WorkRunner<TaskRecord, TaskSettlement>, TaskBatchHost {
   readonly #options: TaskRunnerOptions;
   /** Names that are throttled on this instance, and until when. */
   readonly #throttled = new Map<string, { readonly until: Date; readonly timer: Timer }>();
   /** Names whose handlers have called `complete`. */
   readonly #completing = new Set<string>();
-  #inForce: NonNullable<Cluster['inForce']> = new Map();
+  #inForce: InForce = new Map();
   readonly #runs = new Map<string, RunCounter>();
 
   constructor(options: TaskRunnerOptions) {
@@ -62,7 +70,11 @@ export class TaskRunner implements WorkRunner<TaskRecord, TaskSettlement> {
     return new Map(
       run.map(([task, definition]) => [
         task,
-        { concurrency: definition.concurrency ?? concurrency, ahead: definition.retry.maxAttempts > 1 },
+        {
+          concurrency: definition.concurrency ?? concurrency,
+          ahead: definition.retry.maxAttempts > 1,
+          ...(definition.batch === undefined ? {} : { batch: definition.batch }),
+        },
       ]),
     );
   }
@@ -83,7 +95,7 @@ export class TaskRunner implements WorkRunner<TaskRecord, TaskSettlement> {
    * Takes over from a cluster snapshot which definitions are in force, by task. Returns true if that changes which
    * tasks this instance runs.
    */
-  observe(inForce: NonNullable<Cluster['inForce']> = new Map()): boolean {
+  observe(inForce: InForce = new Map()): boolean {
     const tasks = [...this.#options.definitions.keys()];
     const before = tasks.map((task) => this.#isCurrent(task));
     this.#inForce = inForce;
@@ -146,20 +158,54 @@ export class TaskRunner implements WorkRunner<TaskRecord, TaskSettlement> {
   }
 
   async perform(task: TaskRecord, attempt: AttemptControl): Promise<Outcome> {
-    const { definitions, events, instanceId, store, meter } = this.#options;
-    const definition = definitions.get(task.name);
+    const definition = this.#options.definitions.get(task.name);
     if (definition === undefined) return { kind: 'released' };
     // The claim found that the document is gone or no longer matches, so there is nothing to run.
     if (task.matches === false) return { kind: 'skipped' };
+    this.#began(task);
+    return new Run(task, attempt, definition, this).perform();
+  }
+
+  async performBatch(members: readonly BatchMember<TaskRecord>[], control: BatchControl): Promise<void> {
+    const [{ work }] = members as readonly [BatchMember<TaskRecord>];
+    const definition = this.#options.definitions.get(work.name);
+    const runs = members.filter((member) => {
+      const { matches } = member.work;
+      if (definition === undefined) member.end({ kind: 'released' });
+      else if (matches === false) member.end({ kind: 'skipped' });
+      else this.#began(member.work);
+      return !member.hasEnded;
+    });
+    if (definition === undefined || runs.length === 0) return;
+    await new TaskBatchRun(runs, control, { definition, host: this }).perform();
+  }
+
+  #began(task: TaskRecord): void {
+    const { events, instanceId, store, meter } = this.#options;
     this.#countRun(task);
     meter.began('task', task.name, task.scheduledAt.getTime(), store.clock.now());
     if (events.has('task:start')) events.emit('task:start', { task: toTask(task), instanceId });
-    const run = new Run(task, attempt, definition, this.#options, {
-      throttle: (until) => this.throttle(task.name, until),
-      completing: () => this.#completing.add(task.name),
-      conclude: (finished) => this.conclude(task, finished),
-    });
-    return run.perform();
+  }
+
+  get store(): Store {
+    return this.#options.store;
+  }
+
+  get tasks(): TaskStore {
+    return this.#options.tasks;
+  }
+
+  get caller(): TaskRunnerOptions['caller'] {
+    return this.#options.caller;
+  }
+
+  error(problem: unknown, where: string): void {
+    this.#options.error(problem, where);
+  }
+
+  concludeIn(task: TaskRecord, finished: Finished): Conclusion<TaskSettlement> {
+    this.#completing.add(task.name);
+    return this.conclude(task, finished);
   }
 
   /** Prevents tasks of this name from starting here until then. Of several calls, the latest time counts. */
@@ -298,138 +344,49 @@ function foreignRule(policy: unknown): RetryRule {
   }
 }
 
-interface TransactionOption {
-  readonly transaction?: unknown;
-  readonly session?: unknown;
-}
-
-interface RunHooks {
-  readonly throttle: (until: Date) => void;
-  readonly completing: () => void;
-  readonly conclude: (finished: Finished) => Conclusion<TaskSettlement>;
-}
-
 /** One call of a handler, and what the handler asked for during it. */
 class Run {
-  readonly #task: TaskRecord;
   readonly #attempt: AttemptControl;
   readonly #definition: CompiledTask;
-  readonly #options: TaskRunnerOptions;
-  readonly #hooks: RunHooks;
-  readonly #startedAt: number;
-  #deferredTo: Date | undefined;
-  #completed = false;
+  readonly #calls: TaskCalls;
+  readonly #caller: TaskRunnerOptions['caller'];
+  #deferred: Outcome | undefined;
 
-  constructor(
-    task: TaskRecord,
-    attempt: AttemptControl,
-    definition: CompiledTask,
-    options: TaskRunnerOptions,
-    hooks: RunHooks,
-  ) {
-    this.#task = task;
+  constructor(task: TaskRecord, attempt: AttemptControl, definition: CompiledTask, host: TaskBatchHost) {
     this.#attempt = attempt;
     this.#definition = definition;
-    this.#options = options;
-    this.#hooks = hooks;
-    this.#startedAt = options.store.clock.now();
+    this.#calls = new TaskCalls(task, attempt, { definition, host });
+    this.#caller = host.caller;
   }
 
   async perform(): Promise<Outcome> {
-    const { caller, tasks, store } = this.#options;
     let outcome: Outcome;
     try {
       const call = async (): Promise<void> => {
         this.#attempt.checkLease();
-        await this.#definition.handler(this.#context());
+        await (this.#definition.handler as TaskHandler)(this.#context());
       };
-      await (caller === undefined ? call() : caller(call));
-      outcome =
-        this.#deferredTo === undefined
-          ? { kind: 'returned', result: undefined }
-          : { kind: 'deferred', runAt: this.#deferredTo };
+      await (this.#caller === undefined ? call() : this.#caller(call));
+      outcome = this.#deferred ?? { kind: 'returned', result: undefined };
     } catch (thrown) {
       outcome =
         thrown instanceof TaskConditionFailedError
-          ? { kind: 'skipped' }
+          ? { kind: 'skipped', byHandler: true }
           : thrownOutcome(thrown, this.#attempt.signal);
     }
-    if (!this.#completed) return outcome;
-    return afterTransaction(tasks, this.#attempt, store.clock, {
-      outcome,
-      result: undefined,
-      call: 'complete()',
-    });
+    return this.#calls.settled(outcome);
   }
 
   #context(): TaskContext {
-    const { name, sourceDocId, attempts, lastObservedValues } = this.#task;
-    const complete = (call: string) => (options?: TransactionOption) => this.#complete(call, options);
+    const complete = (call: string) => (options?: TransactionOption) => this.#calls.complete(call, options);
     const defer = (call: string) => (until: Duration | Date) => {
-      this.#deferredTo = this.#instant(call, until);
+      this.#deferred = this.#calls.deferred(call, until);
     };
-    return {
-      docId: sourceDocId,
-      task: name,
-      attempt: attempts,
-      watchedValues: (lastObservedValues ?? {}) as Record<string, unknown>,
-      signal: this.#attempt.signal,
-      getDocument: (options) => this.#getDocument(options),
+    return Object.assign(this.#calls.facts(), {
       complete: complete('complete'),
       markCompleted: complete('markCompleted'),
       defer: defer('defer'),
       deferCurrent: defer('deferCurrent'),
-      throttleAll: (until, options = {}) => this.#throttleAll(this.#instant('throttleAll', until), options),
-    };
-  }
-
-  #instant(what: string, until: Duration | Date): Date {
-    return toInstant(`task "${this.#task.name}"`, what, until, this.#options.store.clock.now());
-  }
-
-  #throttleAll(until: Date, options: ThrottleOptions): void {
-    const where = `task "${this.#task.name}": throttleAll`;
-    checkKeys(where, options, ['scope']);
-    const scope = checkOneOf(where, 'scope', options.scope ?? 'instance', ['instance', 'cluster'] as const);
-    this.#hooks.throttle(until);
-    if (scope === 'instance') return;
-    const { tasks, error } = this.#options;
-    tasks.pause(this.#task.name, until).catch((problem: unknown) => error(problem, 'throttleAll'));
-  }
-
-  async #getDocument({
-    session,
-    transaction = session,
-    ...options
-  }: GetDocumentOptions = {}): Promise<never> {
-    if (transaction !== undefined) this.#attempt.inTransaction = true;
-    const fetched = await this.#options.tasks.fetch({
-      plan: this.#definition.plan,
-      lease: this.#attempt.lease,
-      options: options,
-      ...(transaction === undefined ? {} : { transaction }),
     });
-    if ('document' in fetched) return fetched.document as never;
-    throw new TaskConditionFailedError(
-      `The document of task "${this.#task.name}" is gone, no longer matches, or its watched fields changed.`,
-    );
-  }
-
-  /** A transaction that is retried may call this again; each call writes anew. */
-  async #complete(call: string, options: TransactionOption | undefined): Promise<void> {
-    const { store, tasks } = this.#options;
-    const transaction = options?.transaction ?? options?.session;
-    if (!store.isTransaction(transaction)) {
-      const message = `${call}() needs { transaction } or { session }: the handle of a ${store.kind} transaction.`;
-      throw new OptionError(message);
-    }
-    this.#attempt.inTransaction = true;
-    this.#hooks.completing();
-    const outcome = { kind: 'recorded', result: undefined } as const;
-    const finished = { outcome, startedAt: this.#startedAt, finishedAt: store.clock.now() };
-    const answer = await tasks.settleIn(this.#hooks.conclude(finished).settlement, transaction);
-    if (answer !== 'settled')
-      throw new LeaseLostError(`This attempt no longer holds the task "${this.#task.name}".`);
-    this.#completed = true;
   }
 }

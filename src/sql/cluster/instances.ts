@@ -1,13 +1,14 @@
-import type {
-  Capacity,
-  Instance,
-  InstanceDetails,
-  InstanceStore,
-  Registration,
-  Rival,
+import {
+  runsOf,
+  type Capacity,
+  type Instance,
+  type InstanceDetails,
+  type InstanceStore,
+  type Registration,
+  type Rival,
 } from '../../store/port.js';
 import { lockLimit, passingOver } from '../connection/around-locks.js';
-import { cluster, clusterJson, readCluster, type ClusterRow } from './cluster.js';
+import { cluster, clusterJson, leases, readCluster, type ClusterRow } from './cluster.js';
 import type { Sql } from '../connection/connection.js';
 import { run } from '../connection/errors.js';
 import { ms } from '../jobs/record.js';
@@ -15,9 +16,13 @@ import { rows } from '../connection/rows.js';
 import { isStorable, readable } from '../connection/values.js';
 import { vitally } from '../connection/vital.js';
 
-/** $1 life · $2 instance · $3 names · $4 tasks · $5 policies · $6 host · $7 pid · $8 lease · $9 capacity */
+/**
+ * $1 life · $2 instance · $3 names · $4 tasks · $5 policies · $6 host · $7 pid · $8 lease · $9 capacity · $10 and $11
+ * what it runs · $12 plans
+ */
 function valuesOf(registration: Registration): (string | number | null)[] {
-  const { life, instanceId, names, tasks, policies, host, pid, leaseMs, capacity } = registration;
+  const { life, instanceId, names, tasks, policies, host, pid, leaseMs, capacity, plans } = registration;
+  const runs = runsOf(registration);
   return [
     life,
     instanceId,
@@ -29,6 +34,9 @@ function valuesOf(registration: Registration): (string | number | null)[] {
     pid,
     leaseMs,
     capacity === undefined ? null : JSON.stringify(storable(capacity)),
+    runs.jobs,
+    runs.tasks,
+    plans ?? null,
   ];
 }
 
@@ -61,9 +69,10 @@ export function instanceStore(sql: () => Sql): InstanceStore {
   const insert = async (registration: Registration): Promise<boolean> => {
     const { driver, names } = sql();
     const text = `
-      insert into ${names.instances} (life, instance_id, names, tasks, policies, host, pid, lease_until, dead, capacity)
+      insert into ${names.instances} (life, instance_id, names, tasks, policies, host, pid, lease_until, dead, capacity,
+        runs_jobs, runs_tasks, renewed_at, plans)
       values ($1::text, $2::text, $3::text::jsonb, $4::text::jsonb, $5::text::jsonb, $6::text, $7::integer,
-        ${leaseUntil(sql(), '$8')}, false, $9::text::jsonb)
+        ${leaseUntil(sql(), '$8')}, false, $9::text::jsonb, $10::text, $11::text, statement_timestamp(), $12::integer)
       on conflict do nothing
       returning to_json(life)::text as json`;
     driver.leaseOf?.(registration.leaseMs);
@@ -106,6 +115,7 @@ export function instanceStore(sql: () => Sql): InstanceStore {
         ),
       ),
     list: () => cluster(sql()),
+    leases: () => leases(sql()),
     describe: () => run('read instances', () => describe(sql())),
     register: (registration, takeOver) =>
       run('register', async () => {
@@ -125,7 +135,8 @@ export function instanceStore(sql: () => Sql): InstanceStore {
       const text = `
         update ${names.instances} set instance_id = $2::text, names = $3::text::jsonb, tasks = $4::text::jsonb,
           policies = $5::text::jsonb, host = $6::text, pid = $7::integer, lease_until = ${leaseUntil(sql(), '$8')},
-          capacity = $9::text::jsonb
+          capacity = $9::text::jsonb, runs_jobs = $10::text, runs_tasks = $11::text, renewed_at = statement_timestamp(),
+          plans = $12::integer
         where life = $1::text and not dead
         returning ${ms('statement_timestamp()')}::text as json`;
       const sentAt = performance.now();

@@ -30,6 +30,7 @@ export async function watch(
       message: (text) => {
         const said = parsed(text);
         if (said?.what === 'nonce' && said.nonce === nonce) heard.abort();
+        else if (said?.what === 'watched') sql.notifier.watched = true;
         else hear(text, handlers);
       },
       broken: (error) => {
@@ -37,6 +38,7 @@ export async function watch(
         heard.abort();
         handlers.broken(broken);
       },
+      idle: (error) => handlers.fault?.(classifyError('idle connection', error)),
     }),
   );
   if ('unavailable' in listening) return listening;

@@ -1,5 +1,6 @@
 import { StoreError } from '../../core/errors.js';
 import { ServerClock } from '../../core/server-clock.js';
+import { StoreConnection } from '../../store/helpers/store-connection.js';
 import { Notifier } from '../cluster/notifier.js';
 import type { Driver, Queryable } from './driver.js';
 import { run } from './errors.js';
@@ -47,44 +48,31 @@ const CLOCK_READINGS = 3;
 export class Connection {
   readonly clock: ServerClock = new ServerClock();
   readonly #options: ConnectionOptions;
-  readonly #holders = new Set<object>();
-  #opening: Promise<Sql> | undefined;
-  #open: Sql | undefined;
+  readonly #connection = new StoreConnection(() => this.#connect());
 
   constructor(options: ConnectionOptions) {
     this.#options = options;
   }
 
   get sql(): Sql {
-    if (this.#open !== undefined) return this.#open;
+    const { current } = this.#connection;
+    if (current !== undefined) return current;
     throw new StoreError('The store is closed; the next call on a mill opens it again.', {
       transient: true,
     });
   }
 
   get isOpen(): boolean {
-    return this.#open !== undefined;
+    return this.#connection.current !== undefined;
   }
 
   async acquire(holder: object): Promise<void> {
-    this.#holders.add(holder);
-    const opening = (this.#opening ??= this.#connect());
-    try {
-      this.#open = await opening;
-    } catch (error) {
-      if (this.#opening === opening) this.#opening = undefined;
-      throw error;
-    }
-    if (this.clock.age > CLOCK_AGE_MS) await this.#readClock(this.#open.driver);
+    const { driver } = await this.#connection.acquire(holder);
+    if (this.clock.age > CLOCK_AGE_MS) await this.#readClock(driver);
   }
 
   async release(holder: object): Promise<void> {
-    this.#holders.delete(holder);
-    if (this.#holders.size > 0 || this.#opening === undefined) return;
-    const opening = this.#opening;
-    this.#opening = undefined;
-    this.#open = undefined;
-    const sql = await opening.catch(() => undefined);
+    const sql = await this.#connection.release(holder);
     sql?.notifier.stop();
     await sql?.driver.close();
   }

@@ -29,6 +29,8 @@ export interface ListenHandlers {
   readonly message: (payload: string) => void;
   /** The connection is lost, and no more messages will arrive. */
   readonly broken: (error: unknown) => void;
+  /** Another connection broke while nothing used it. */
+  readonly idle?: (error: unknown) => void;
 }
 
 export interface Listening {

@@ -6,13 +6,12 @@ import { sqlState } from './errors.js';
 const NO_TRANSACTION = '25P01';
 
 /**
- * node-postgres knows from the server's last response whether a transaction is open. Older versions, and adapters,
- * cannot tell.
+ * node-postgres knows from the server's last response whether a transaction is open: `T`, or `I` if none is. `I` may be
+ * out of date, since BEGIN may have been sent and not answered yet. Older versions, and adapters, cannot tell.
  */
-function isKnownToHaveBegun(on: Queryable): boolean {
+function statusOf(on: Queryable): unknown {
   const { getTransactionStatus: ask } = on as { getTransactionStatus?: () => unknown };
-  // Any other status may be out of date: BEGIN may have been sent and not answered yet.
-  return typeof ask === 'function' && ask.call(on) === 'T';
+  return typeof ask === 'function' ? ask.call(on) : undefined;
 }
 
 /**
@@ -21,15 +20,23 @@ function isKnownToHaveBegun(on: Queryable): boolean {
  * statement.
  */
 export async function requireTransaction(sql: Sql, on: Queryable): Promise<void> {
-  if (sql.ownTransactions.has(on) || isKnownToHaveBegun(on)) return;
+  if (sql.ownTransactions.has(on) || statusOf(on) === 'T') return;
   try {
     await sql.driver.limited(on).query(`lock table ${sql.names.jobs} in access share mode`);
   } catch (error) {
     if (sqlState(error) !== NO_TRANSACTION) throw error;
     throw new OptionError(
-      'transaction: this client has no open transaction, so the completion would be committed at once. Call BEGIN on it ' +
+      'transaction: this client has no open transaction, so its writes would be committed at once. Call BEGIN on it ' +
         'first, or use `mill.withTransaction`.',
       { cause: error },
     );
   }
+}
+
+/**
+ * The same for an enqueue, which is not worth a probe if the driver cannot tell: it rejects a client only if the driver
+ * reports that no transaction is open.
+ */
+export async function refuseWithoutTransaction(sql: Sql, on: Queryable): Promise<void> {
+  if (statusOf(on) === 'I') await requireTransaction(sql, on);
 }

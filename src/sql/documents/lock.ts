@@ -68,26 +68,34 @@ export interface LockRequest {
   readonly lockUntil: Date;
   readonly limit: number;
   readonly marks?: boolean;
+  readonly notAfter?: Date | undefined;
 }
 
 /**
  * Skips rows that other transactions hold. A lock that has already ended by the server's clock would let another
- * instance in at once. In that case the estimate of that clock was wrong, and nothing is locked.
+ * instance in at once. In that case the estimate of that clock was wrong, and nothing is locked. Nor is anything after
+ * the permits behind the lock have ended.
  */
 export function lockStatement(
   table: DocumentTable,
-  { lockUntil, limit, guarded, marks = false }: LockRequest & { readonly guarded: boolean },
+  { lockUntil, limit, guarded, marks = false, notAfter }: LockRequest & { readonly guarded: boolean },
 ): { readonly text: string; readonly args: Parameters } {
   const { from, sleepUntil } = table;
   const args = new Parameters();
   const until = args.add(timeText(lockUntil), 'text');
   const due = unlike(table, 'tidemill_due');
   const keys = keyColumns(table);
+  const guards = [
+    ...(guarded ? [`${until}::timestamptz > ${NOW}`] : []),
+    ...(notAfter === undefined
+      ? []
+      : [`${args.add(timeText(notAfter), 'text')}::timestamptz >= clock_timestamp()`]),
+  ];
   const text = `with ${due} as materialized (
       select ${keys.map((key, at) => `${key} as k${String(at)}`).join(', ')},
         ${jobJson(table)} as json
       from ${from}
-      where ${isDue(sleepUntil, NOW)} and ${matching(table, args)}${guarded ? ` and ${until}::timestamptz > ${NOW}` : ''}
+      where ${isDue(sleepUntil, NOW)} and ${[matching(table, args), ...guards].join(' and ')}
       order by ${sortKey(sleepUntil)} limit ${args.add(String(limit), 'integer')}
       for update skip locked
     )

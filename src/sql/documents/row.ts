@@ -1,5 +1,5 @@
 /** Reads a row as a document with a schedule, and its primary key as an id. */
-import { failureOf, lockMarkOf } from '../../store/document-fields.js';
+import { failureOf, lockMarkOf } from '../../store/helpers/document-fields.js';
 import type { DocumentJob } from '../../store/documents.js';
 import { partOf, textAt, type DocumentTable, type Place } from './table.js';
 import { quoted } from '../schema/names.js';

@@ -5,13 +5,14 @@
 import { OptionError } from '../../core/errors.js';
 import { show } from '../../core/options.js';
 import { valueAt } from '../../core/text/paths.js';
-import { DEFAULT_FIELDS } from '../../store/document-fields.js';
+import { DEFAULT_FIELDS } from '../../store/helpers/document-fields.js';
 import type { DocumentFields, DocumentPlace } from '../../store/documents.js';
 import type { Queryable } from '../connection/driver.js';
 import { quoted } from '../schema/names.js';
 import { fieldOf, isJson, type Field } from '../tables/fields.js';
 import { literal } from '../reactive/names.js';
-import { missingTable, parseName, readShape, tableOf, type Shape } from '../tables/shape.js';
+import { missingTable, readShape, tableOf, type Shape } from '../tables/shape.js';
+import { parseName } from '../tables/table-name.js';
 
 type Part = keyof DocumentFields;
 

@@ -1,13 +1,17 @@
 import { byJobOrder } from '../../core/records/claim-order.js';
 import type { JobRecord } from '../../core/records/job.js';
-import type { ClaimAnswer, ClaimRequest, Instance } from '../../store/port.js';
-import { clusterJson, readCluster, type ClusterRow } from '../cluster/cluster.js';
+import type { ClaimAnswer, ClaimRequest, Instance, NameLimit } from '../../store/port.js';
+import { briefJson, readBrief, type BriefRow } from '../cluster/cluster.js';
 import type { Sql } from '../connection/connection.js';
 import type { Queryable } from '../connection/driver.js';
 import { run } from '../connection/errors.js';
-import { CLAIMED, claimedRecord, COLUMNS, records } from './record.js';
+import { claimByKeys } from './claim-keyed.js';
+import { CLAIMED, claimedRecord, recordColumns, records } from './record.js';
 import { answering } from '../connection/rows.js';
-import { isStorable } from '../connection/values.js';
+import { isStorable, timeText } from '../connection/values.js';
+
+/** Of few jobs, the time in which they may start is limited. */
+const IN_TIME = `(start_by is null or start_by > statement_timestamp())`;
 
 /**
  * Claims jobs in one statement. Each priority of each name is a range of its own in the index, so jobs of a higher
@@ -19,13 +23,15 @@ import { isStorable } from '../connection/values.js';
  * lock is left for the next claim.
  *
  * $1 names with their limits · $2 limit over all names · $3 instance · $4 token · $5 heartbeat
+ *
+ * `ends`: a name has an end, after which none of it is taken.
  */
-export const claimStatement = (sql: Sql): string => {
+export const claimStatement = (sql: Sql, ends = false): string => {
   const { jobs, pauses } = sql.names;
   return `
   with open as materialized (
     select n.name, n.max, n.turn
-    from json_to_recordset($1::text::json) as n(name text, max integer, turn integer)
+    from json_to_recordset($1::text::json) as n(name text, max integer, turn integer${ends ? ', until timestamptz' : ''})
     cross join lateral (
       select from ${jobs}
       where name = n.name and status = 'pending' and next_run_at > '-infinity'
@@ -33,7 +39,7 @@ export const claimStatement = (sql: Sql): string => {
       order by next_run_at, id
       limit 1
     ) due
-    where not exists (select from ${pauses} p where p.kind = 'jobs' and p.name = n.name)
+    where not exists (select from ${pauses} p where p.kind = 'jobs' and p.name in (n.name, ''))${ends ? " and clock_timestamp() <= coalesce(n.until, 'infinity')" : ''}
   ), offered as materialized (
     select j.place_in_table, o.turn, row_number() over (partition by o.turn order by j.priority desc, j.next_run_at, j.id) as place
     from open o
@@ -43,7 +49,7 @@ export const claimStatement = (sql: Sql): string => {
       cross join lateral (
         select ctid as place_in_table, id, priority, next_run_at from ${jobs}
         where name = o.name and status = 'pending' and priority = level
-          and next_run_at <= statement_timestamp()
+          and next_run_at <= statement_timestamp() and ${IN_TIME}
         order by next_run_at, id
         limit o.max
         for update skip locked
@@ -60,13 +66,13 @@ const claimed = ({ names: { jobs } }: Sql, places: string): string => `claimed a
     update ${jobs} j set
       status = 'processing', claimed_by = $3::text, lease_token = $4::text,
       heartbeat_interval = $5::double precision,
-      locked_at = statement_timestamp(), last_heartbeat = statement_timestamp(), updated_at = statement_timestamp()
+      locked_at = statement_timestamp(), updated_at = statement_timestamp()
     where j.ctid = any(array(${places}))
     returning ${CLAIMED} as json
   )`;
 
 const answer = (sql: Sql, offered: string): string => `
-  select json_build_object('cluster', ${clusterJson(sql)}, 'offered', ${offered})::text as json
+  select json_build_object('cluster', ${briefJson(sql)}, 'offered', ${offered})::text as json
   union all
   select json from claimed`;
 
@@ -84,28 +90,45 @@ export const hintedStatement = (sql: Sql): string => {
     sql,
     `select ctid from ${jobs} h
      where id = any(array(select json_array_elements_text($1::text::json)))
-       and status = 'pending' and next_run_at <= statement_timestamp()
-       and not exists (select from ${pauses} p where p.kind = 'jobs' and p.name = h.name)
+       and status = 'pending' and next_run_at <= statement_timestamp() and ${IN_TIME}
+       and not exists (select from ${pauses} p where p.kind = 'jobs' and p.name in (h.name, ''))
      limit $2::integer for update of h skip locked`,
   )}
   ${answer(sql, '0')}`;
 };
 
 interface Summary {
-  readonly cluster: ClusterRow;
+  readonly cluster: BriefRow;
   readonly offered: number;
 }
 
+type Limits = readonly (readonly [string, NameLimit])[];
+
+interface OfferedName {
+  readonly name: string;
+  readonly max: number;
+  readonly turn: number;
+  readonly until?: string;
+}
+
 /** No name needs to offer more than twice its fair share: a row that is locked and not taken is locked in vain. */
-function limitsOf({ limits, total }: ClaimRequest): { name: string; max: number; turn: number }[] {
-  const most = limits.size === 1 ? total : 2 * Math.ceil(total / limits.size);
-  return [...limits]
-    .map(([name, { max }], turn) => ({ name, max: Math.min(max, most), turn }))
+function offersOf(limits: Limits, total: number): OfferedName[] {
+  const most = limits.length === 1 ? total : 2 * Math.ceil(total / limits.length);
+  return limits
+    .map(([name, { max, notAfter }], turn) => ({
+      name,
+      max: Math.min(max, most),
+      turn,
+      ...(notAfter === undefined ? {} : { until: timeText(notAfter) }),
+    }))
     .filter(({ name }) => isStorable(name));
 }
 
-/** The ids of hints whose names have room. */
+const isLimited = ({ keys, notAfter }: NameLimit): boolean => keys !== undefined || notAfter !== undefined;
+
+/** The ids of hints whose names have room; none if limits decide about one of them. */
 function hintedIds({ hints = [], limits }: ClaimRequest): string[] {
+  if (hints.some(({ name }) => isLimited(limits.get(name) ?? NO_LIMIT))) return [];
   const room = new Map([...limits].map(([name, { max }]) => [name, max]));
   return hints.flatMap(({ name, key }) => {
     const left = room.get(name) ?? 0;
@@ -114,45 +137,113 @@ function hintedIds({ hints = [], limits }: ClaimRequest): string[] {
   });
 }
 
+const NO_LIMIT: NameLimit = { max: 0, rank: 0, of: 1 };
+
 export async function claim(sql: Sql, request: ClaimRequest): Promise<ClaimAnswer> {
   const ids = hintedIds(request);
-  if (ids.length === 0) {
-    const limits = limitsOf(request);
-    return claimBy(sql, sql.driver, request, claimStatement(sql), limits, limits);
+  if (ids.length > 0) {
+    const values = valuesOf(request, ids, request.total);
+    return claimBy(sql, sql.driver.prepared, request, hintedStatement(sql), values, []);
   }
-  return claimBy(sql, sql.driver.prepared, request, hintedStatement(sql), ids, []);
+  const all = [...request.limits];
+  const keyed = all.filter(([, { keys }]) => keys !== undefined);
+  if (keyed.length === 0) return claimPlain(sql, request, all, request.total);
+  if (keyed.length === all.length) return claimKeyed(sql, request, keyed, request.total);
+  return claimBoth(sql, request, keyed);
 }
+
+/** Names with limits per key and names without: one after the other, and chance says which is first. */
+async function claimBoth(sql: Sql, request: ClaimRequest, keyed: Limits): Promise<ClaimAnswer> {
+  const plain = [...request.limits].filter(([, { keys }]) => keys === undefined);
+  const parts = [
+    { size: keyed.length, take: (total: number) => claimKeyed(sql, request, keyed, total) },
+    { size: plain.length, take: (total: number) => claimPlain(sql, request, plain, total) },
+  ];
+  const isSwapped = Math.random() * request.limits.size >= keyed.length;
+  const [one, other] = (isSwapped ? parts.reverse() : parts) as [(typeof parts)[0], (typeof parts)[0]];
+  const first = await one.take(Math.ceil((request.total * one.size) / request.limits.size));
+  const left = request.total - first.jobs.length;
+  if (left === 0) return { ...first, more: true };
+  const second = await other.take(left);
+  const heldUp = first.heldUp ?? second.heldUp;
+  return {
+    jobs: [...first.jobs, ...second.jobs].sort(byJobOrder),
+    asked: first.asked + second.asked,
+    more: first.more || second.more,
+    ...(heldUp === undefined ? {} : { heldUp }),
+    cluster: second.cluster,
+  };
+}
+
+const valuesOf = (
+  { instance, token, heartbeatMs }: ClaimRequest,
+  what: readonly unknown[],
+  total: number,
+): (string | number)[] => [JSON.stringify(what), total, instance.instanceId, token, heartbeatMs];
+
+function claimPlain(sql: Sql, request: ClaimRequest, names: Limits, total: number): Promise<ClaimAnswer> {
+  const offers = offersOf(names, total);
+  const ends = offers.some(({ until }) => until !== undefined);
+  return claimBy(
+    sql,
+    sql.driver,
+    request,
+    claimStatement(sql, ends),
+    valuesOf(request, offers, total),
+    offers,
+  );
+}
+
+async function claimKeyed(
+  sql: Sql,
+  request: ClaimRequest,
+  keyed: Limits,
+  total: number,
+): Promise<ClaimAnswer> {
+  sql.notifier.claimsByKeys(keyed.map(([name]) => name));
+  const { cluster, at, names, texts } = await claimByKeys(sql, request, keyed, total);
+  const jobs = jobsOf(texts, request, new Date(at));
+  const held = names.flatMap(({ name, held }) =>
+    held === undefined ? [] : [[name, held === null ? null : new Date(held)] as const],
+  );
+  return {
+    jobs,
+    asked: jobs.length,
+    more: names.some(({ more }) => more),
+    ...(held.length === 0 ? {} : { heldUp: new Map(held) }),
+    cluster: readBrief(sql, cluster),
+  };
+}
+
+const jobsOf = (
+  texts: readonly string[],
+  { instance, token, heartbeatMs }: ClaimRequest,
+  at: Date,
+): JobRecord[] => {
+  const { instanceId: claimedBy } = instance;
+  const holding = { claimedBy, leaseToken: token, heartbeatInterval: heartbeatMs, at };
+  return texts.map((json) => claimedRecord(json, holding)).sort(byJobOrder);
+};
 
 async function claimBy(
   sql: Sql,
   on: Queryable,
-  { instance, token, heartbeatMs, total }: ClaimRequest,
+  request: ClaimRequest,
   text: string,
-  what: readonly unknown[],
+  values: (string | number)[],
   limits: readonly { readonly name: string; readonly max: number }[],
 ): Promise<ClaimAnswer> {
-  const values = [JSON.stringify(what), total, instance.instanceId, token, heartbeatMs];
   const { rows } = await run('claim', () => on.query(text, values));
   const texts = rows.map(({ json }) => json as string);
   const { cluster, offered } = JSON.parse(texts[0] ?? '') as Summary;
-  const now = new Date(cluster.now);
-  const holding = {
-    claimedBy: instance.instanceId,
-    leaseToken: token,
-    heartbeatInterval: heartbeatMs,
-    at: now,
-  };
-  const jobs = texts
-    .slice(1)
-    .map((json) => claimedRecord(json, holding))
-    .sort(byJobOrder);
+  const jobs = jobsOf(texts.slice(1), request, new Date(cluster.now));
   const full = ({ name, max }: { name: string; max: number }): boolean =>
     jobs.filter((job) => job.name === name).length >= max;
   return {
     jobs,
     asked: jobs.length,
     more: offered > jobs.length || (jobs.length > 0 && limits.some(full)),
-    cluster: readCluster(cluster),
+    cluster: readBrief(sql, cluster),
   };
 }
 
@@ -162,7 +253,7 @@ export async function claimedUnder(
   token: string,
 ): Promise<readonly JobRecord[]> {
   const text = answering(
-    COLUMNS,
+    recordColumns(names),
     `${names.jobs} where claimed_by = $1::text and status = 'processing' and lease_token = $2::text`,
   );
   return run('read a claim again', async () =>

@@ -1,160 +1,21 @@
 import type { FailureLine } from '../../core/records/failure-groups.js';
-import type { FieldValues } from '../../core/fields.js';
 import { FINISHED, JOB_STATUSES, type JobRecord, type JobStatus } from '../../core/records/job.js';
-import type { Ends, Found, JobFilter, NameCounts, Page, StatusCounts, TimeRange } from '../../store/port.js';
+import type { Ends, Found, JobFilter, NameCounts, Page, StatusCounts } from '../../store/port.js';
 import type { Sql } from '../connection/connection.js';
 import type { Queryable } from '../connection/driver.js';
 import { isTimeLimit, run } from '../connection/errors.js';
-import { COLUMNS, LEAN_COLUMNS, ms, recordOf, records } from './record.js';
+import { conditions, distinctNames, findStatement, literal, Parameters, RESTING, where } from './list.js';
+import { LEAN_COLUMNS, ms, recordColumns, recordOf, records } from './record.js';
 import { answering, rows } from '../connection/rows.js';
 import { limited, withinLimit } from '../connection/time-limit.js';
-import { isStorable, timeText } from '../connection/values.js';
+import { isStorable } from '../connection/values.js';
 
 /** Time limit for filters that no index serves. */
 const TIME_LIMIT_MS = 5_000;
 
-const COLUMN = { createdAt: 'created_at', updatedAt: 'updated_at', nextRunAt: 'next_run_at' } as const;
-
-/** Collects the values of a statement, and numbers them. */
-class Parameters {
-  readonly values: (string | number | null)[] = [];
-
-  add(value: string | number, type: string): string {
-    this.values.push(value);
-    return `$${String(this.values.length)}::${type}`;
-  }
-
-  list(texts: readonly string[]): string {
-    return `array(select json_array_elements_text(${this.add(JSON.stringify(texts.filter(isStorable)), 'text')}::json))`;
-  }
-}
-
-/** All statuses but `processing`, which the indexes for lists leave out. */
-const RESTING = JOB_STATUSES.filter((status) => status !== 'processing');
-const literal = (statuses: readonly JobStatus[]): string =>
-  statuses.map((status) => `'${status}'`).join(', ');
-
-function range(column: string, { from, to }: TimeRange, parameters: Parameters): string[] {
-  return [
-    ...(from === undefined ? [] : [`${column} >= ${parameters.add(timeText(from), 'text')}::timestamptz`]),
-    ...(to === undefined ? [] : [`${column} <= ${parameters.add(timeText(to), 'text')}::timestamptz`]),
-  ];
-}
-
-/** An allow-list of columns; every value is a parameter. Statuses are added by the caller: they are a closed set. */
-function conditions(filter: JobFilter, parameters: Parameters): string[] {
-  const { ids, name, uniqueKey, createdAt, updatedAt, nextRunAt, error, data } = filter;
-  return [
-    ...(ids === undefined ? [] : [`id = any(${parameters.list(ids)})`]),
-    ...(name === undefined ? [] : [`name = any(${parameters.list(name)})`]),
-    ...(uniqueKey === undefined ? [] : [`unique_key = any(${parameters.list(uniqueKey)})`]),
-    ...(createdAt === undefined ? [] : range('created_at', createdAt, parameters)),
-    ...(updatedAt === undefined ? [] : range('updated_at', updatedAt, parameters)),
-    ...(nextRunAt === undefined ? [] : range('next_run_at', nextRunAt, parameters)),
-    ...(error === undefined
-      ? []
-      : [
-          isStorable(error)
-            ? `strpos(lower(fail_reason), lower(${parameters.add(error, 'text')})) > 0`
-            : 'false',
-        ]),
-    ...(data === undefined ? [] : fieldConditions('data', data, parameters)),
-  ];
-}
-
-/**
- * Conditions on parts of a JSON column. The path is a jsonpath text, so its keys are written as JSON texts. In lax mode
- * it looks into arrays on the path and at its end. The value is a jsonpath variable.
- */
-function fieldConditions(column: string, fields: FieldValues, parameters: Parameters): string[] {
-  return Object.entries(fields).map(([path, value]) => {
-    if (!isStorable(path) || (typeof value === 'string' && !isStorable(value))) return 'false';
-    const keys = path.split('.').map((key) => `.${JSON.stringify(key)}`);
-    const test = parameters.add(`$${keys.join('')} ? (@ == $value)`, 'text');
-    return `jsonb_path_exists(${column}, ${test}::jsonpath, ${parameters.add(JSON.stringify({ value }), 'text')}::jsonb, true)`;
-  });
-}
-
-const where = (all: readonly string[]): string => (all.length === 0 ? '' : `where ${all.join(' and ')}`);
-
-/** A condition: later in the sort order than the last job of the previous page; ties are broken by id. */
-function after({ after: last, field, direction }: Page, parameters: Parameters): string[] {
-  if (last === undefined) return [];
-  const at = parameters.add(timeText(last.at), 'text');
-  const id = parameters.add(last.key, 'text');
-  return [`(${COLUMN[field]}, id) ${direction === 1 ? '>' : '<'} (${at}::timestamptz, ${id})`];
-}
-
-/**
- * The statement of `find`. Each branch is a range that an index has in order, and returns one page at most: one branch
- * for each name and resting status, or for each status, and one for running jobs, which are few. The statement returns
- * the first page of all branches together.
- */
-export function findStatement(
-  { names: { jobs } }: Sql,
-  filter: JobFilter,
-  page: Page,
-): { text: string; values: (string | number | null)[] } {
-  const parameters = new Parameters();
-  const statuses = filter.status ?? JOB_STATUSES;
-  const { name, ...rest } = filter;
-  const among = byName(jobs, filter, page, parameters);
-  const shared = [
-    ...conditions(among === undefined ? filter : rest, parameters),
-    ...(among === undefined ? [] : ['j.name = n.name']),
-    ...after(page, parameters),
-  ];
-  const limit = parameters.add(page.limit + 1, 'integer');
-  const direction = page.direction === 1 ? 'asc' : 'desc';
-  const order = `order by ${COLUMN[page.field]} ${direction}, id ${direction}`;
-  const branch = (own: readonly string[]): string => {
-    const pageOf = `select j.* from ${jobs} j ${where([...own, ...shared])} ${order} limit ${limit}`;
-    return among === undefined
-      ? `(${pageOf})`
-      : `(select p.* from ${among} n cross join lateral (${pageOf}) p)`;
-  };
-  const branches = restingBranches(page, statuses).map(branch);
-  if (statuses.includes('processing')) branches.push(branch([`status = 'processing'`]));
-  const all = branches.length === 0 ? branch(['false']) : branches.join(' union all ');
-  return {
-    text: answering(COLUMNS, `(select * from (${all}) b ${order} limit ${limit}) page`),
-    values: parameters.values,
-  };
-}
-
-/** The names that each get their own range, if an index begins with the name. */
-function byName(jobs: string, filter: JobFilter, page: Page, parameters: Parameters): string | undefined {
-  const pendingOnly = filter.status?.length === 1 && filter.status[0] === 'pending';
-  if (page.field === 'updatedAt') return undefined;
-  if (filter.name !== undefined)
-    return `(select unnest(${parameters.list([...new Set(filter.name)])}) as name)`;
-  return page.field === 'nextRunAt' && pendingOnly ? `(${pendingNames(jobs)})` : undefined;
-}
-
-/** The indexes for lists have each status in order by itself. */
-function restingBranches(page: Page, statuses: readonly JobStatus[]): string[][] {
-  const resting = RESTING.filter((status) => statuses.includes(status));
-  if (resting.length === RESTING.length && page.field === 'createdAt') return [[`status <> 'processing'`]];
-  const anyTime = page.field === 'nextRunAt' ? [`next_run_at > '-infinity'`] : [];
-  return resting.map((status) => [`status = '${status}'`, ...(status === 'pending' ? anyTime : [])]);
-}
-
-/** The names in a range of an index, reading one key for each. */
-const distinctNames = (jobs: string, condition: string): string => `
-  with recursive named as (
-    (select name from ${jobs} where ${condition} order by name limit 1)
-    union all
-    select (select j.name from ${jobs} j where ${condition} and j.name > n.name order by j.name limit 1)
-    from named n where n.name is not null
-  )
-  select name from named where name is not null`;
-
-const pendingNames = (jobs: string): string =>
-  distinctNames(jobs, `status = 'pending' and next_run_at > '-infinity'`);
-
 export async function get({ driver, names }: Sql, id: string): Promise<JobRecord | undefined> {
   const parameters = new Parameters();
-  const text = answering(COLUMNS, `${names.jobs} where id = any(${parameters.list([id])})`);
+  const text = answering(recordColumns(names), `${names.jobs} where id = any(${parameters.list([id])})`);
   return (await run('read job', () => records(driver, text, parameters.values)))[0];
 }
 
@@ -164,7 +25,7 @@ export async function ends({ driver, names }: Sql, ids: readonly string[]): Prom
   const asked = `${names.jobs} where id = any(${parameters.list(ids)}) and status`;
   const finished = `in (${FINISHED.map((status) => `'${status}'`).join(', ')})`;
   const live = `select json_build_object('live', id)::text from ${asked} not ${finished}`;
-  const text = `${answering(COLUMNS, `${asked} ${finished}`)} union all ${live}`;
+  const text = `${answering(recordColumns(names), `${asked} ${finished}`)} union all ${live}`;
   const { rows } = await run('read jobs', () => driver.query(text, parameters.values));
   const texts = rows.map(({ json }) => json as string);
   const isLive = (json: string): boolean => json.startsWith('{"live"');
@@ -173,8 +34,6 @@ export async function ends({ driver, names }: Sql, ids: readonly string[]): Prom
     live: texts.filter(isLive).map((json) => (JSON.parse(json) as { readonly live: string }).live),
   };
 }
-
-export const cursorKey = (record: JobRecord): string => record.id;
 
 export async function find(sql: Sql, filter: JobFilter, page: Page): Promise<Found> {
   const { text, values } = findStatement(sql, filter, page);
@@ -201,20 +60,23 @@ function inOrder(jobs: readonly JobRecord[], { field, direction }: Page): JobRec
   return [...jobs].sort((a, b) => direction * (a[field].getTime() - b[field].getTime() || byId(a, b)));
 }
 
+/** Each status has an index of its own, so each is counted by itself. */
 export async function count({ driver, names }: Sql, filter: JobFilter, most: number): Promise<number> {
   const parameters = new Parameters();
-  const all = [
-    ...(filter.status === undefined ? [] : inAny(filter.status)),
-    ...conditions(filter, parameters),
-  ];
+  const shared = conditions(filter, parameters);
+  const own: readonly string[][] =
+    filter.status === undefined ? [[]] : [['false'], ...[...new Set(filter.status)].map(isStatus)];
+  const matching = own.map((one) => `select 1 from ${names.jobs} ${where([...one, ...shared])}`);
   const limit = Number.isFinite(most) ? `limit ${parameters.add(most, 'bigint')}` : '';
-  const text = `select count(*)::text as json from (select from ${names.jobs} ${where(all)} ${limit}) counted`;
+  const text = `select count(*)::text as json from (${matching.join(' union all ')} ${limit}) counted`;
   const counted = (on: Queryable): Promise<readonly number[]> => rows<number>(on, text, parameters.values);
   const [number = 0] = await run('count', () =>
     Number.isFinite(most) ? withinLimit(driver, 'count', TIME_LIMIT_MS, counted) : counted(driver),
   );
   return number;
 }
+
+const isStatus = (status: JobStatus): string[] => [`status = '${status}'`];
 
 const inAny = (statuses: readonly JobStatus[]): string[] =>
   statuses.length === 0 ? ['false'] : [`status in (${literal(statuses)})`];

@@ -4,7 +4,7 @@ import type { FailedRun, Instance, Lease, Note, StrayQuery } from '../../store/p
 import type { Sql } from '../connection/connection.js';
 import type { Queryable } from '../connection/driver.js';
 import { run } from '../connection/errors.js';
-import { COLUMNS, LEAN_COLUMNS, records, storedAttempt, storedLine } from './record.js';
+import { recordColumns, LEAN_COLUMNS, records, storedAttempt, storedLine } from './record.js';
 import { answering, rows } from '../connection/rows.js';
 import { appended } from './settle.js';
 import { readable, timeText, toStored } from '../connection/values.js';
@@ -20,7 +20,10 @@ export async function held(
   leases: readonly Lease[],
   on: Queryable = driver,
 ): Promise<readonly (JobRecord | undefined)[]> {
-  const text = answering(COLUMNS, `${names.jobs} where id = any(${texts('$1')}) and status = 'processing'`);
+  const text = answering(
+    recordColumns(names),
+    `${names.jobs} where id = any(${texts('$1')}) and status = 'processing'`,
+  );
   const found = await records(on, text, [idsOf(leases)]);
   const byId = new Map(found.map((job) => [job.id, job]));
   return leases.map((lease) => {
@@ -74,19 +77,6 @@ const OF_LIFE = `claimed_by = $1::text and status = 'processing' and starts_with
 
 const lifeValues = (instance: Instance): [string, string] => [instance.instanceId, `${instance.life}.`];
 
-export async function beat(
-  { driver, names: { jobs } }: Sql,
-  instance: Instance,
-  except: readonly Lease[],
-): Promise<void> {
-  const text = `
-    update ${jobs} set last_heartbeat = statement_timestamp(), updated_at = statement_timestamp()
-    where id in (
-      select id from ${jobs} where ${OF_LIFE} and id <> all(${texts('$3')}) for update skip locked
-    )`;
-  await run('heartbeat', () => driver.query(text, [...lifeValues(instance), idsOf(except)]));
-}
-
 export async function cancelRequests(
   { driver, names }: Sql,
   leases: readonly Lease[],
@@ -136,10 +126,10 @@ export async function insertFailedRun(
     ...(failure.entry === undefined ? [] : [storedAttempt(failure.entry)]),
   ].slice(-Math.max(1, failure.historyLimit));
   const text = `
-    insert into ${jobs} (id, name, data, status, priority, next_run_at, created_at, updated_at, schedule_id,
+    insert into ${jobs} (id, name, data, status, priority, next_run_at, created_at, updated_at, schedule_id, limit_key,
       retry_policy, timeout_ms, fail_count, fail_reason, fail_kind, scheduled_for, finished_at, expires_at, history)
     select $1::text, name, data, 'failed', priority, $2::text::timestamptz, $3::text::timestamptz,
-      $3::text::timestamptz, id, retry_policy, timeout_ms, $4::integer, $5::text, $6::text, $2::text::timestamptz,
+      $3::text::timestamptz, id, limit_key, retry_policy, timeout_ms, $4::integer, $5::text, $6::text, $2::text::timestamptz,
       $3::text::timestamptz, $7::text::timestamptz, $8::text::jsonb
     from ${jobs} where id = $9::text
     on conflict do nothing`;

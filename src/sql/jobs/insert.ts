@@ -1,5 +1,6 @@
 import { Backoff } from '../../core/backoff.js';
 import { pause } from '../../core/clock.js';
+import { lazily } from '../../core/lazily.js';
 import { StoreError } from '../../core/errors.js';
 import type { JobRecord } from '../../core/records/job.js';
 import type { Inserted, NewJob } from '../../store/port.js';
@@ -8,9 +9,13 @@ import { wakeMessage } from '../cluster/notifier.js';
 import type { Sql } from '../connection/connection.js';
 import type { Queryable } from '../connection/driver.js';
 import { isLocked, isRolledBack, classifyError } from '../connection/errors.js';
-import { checked, winnersStatement, write, type Identified, type Writing } from './new-jobs.js';
+import { refuseWithoutTransaction } from '../connection/require-transaction.js';
+import { checked, wakingOf, winnersStatement, write, type Identified, type Writing } from './new-jobs.js';
 import { recordOfNew, toRecord, type Row } from './record.js';
 import { mayBeMarked } from '../connection/values.js';
+
+/** Few calls use `onExisting`. */
+const loadPut = lazily(() => import('./put.js'));
 
 /** A key that is taken and free again this many times in a row is a fault, not a race. */
 const TRIES = 50;
@@ -32,8 +37,13 @@ class Insertion {
 
   constructor(sql: Sql, jobs: readonly NewJob[]) {
     this.#sql = sql;
-    this.#asked = jobs.map((job) => checked(job, sql.clock.now()));
+    this.#asked = jobs.map(checked);
     this.answers = new Array<Inserted | undefined>(jobs.length).fill(undefined);
+  }
+
+  /** The jobs for which instances are woken. */
+  get waking(): readonly Identified[] {
+    return wakingOf(this.#asked);
   }
 
   /** Positions without a result yet. */
@@ -48,11 +58,13 @@ class Insertion {
   }
 
   async insert(positions: readonly number[], writing: Writing): Promise<void> {
-    let open = positions;
+    const putting = positions.filter((at) => this.#job(at).onExisting !== undefined);
+    let open: readonly number[] = positions.filter((at) => this.#job(at).onExisting === undefined);
     for (let tries = 0; open.length > 0 && tries < TRIES; tries += 1) {
       await this.#write(open, writing);
       open = await this.#readWinners(writing.on, this.#unanswered(open));
     }
+    if (putting.length > 0) await this.#put(putting, writing);
     if (open.length === 0) return;
     throw new StoreError('enqueue: a unique key was taken and freed again many times in a row; try again.', {
       transient: true,
@@ -105,6 +117,16 @@ class Insertion {
         if (stored.delete(job.id)) this.answers[at] = { job: recordOfNew(job), outcome: 'created' };
       }
     });
+  }
+
+  async #put(positions: readonly number[], writing: Writing): Promise<void> {
+    const jobs = positions.map((at) => this.#job(at));
+    const { put } = await loadPut();
+    for (const [index, { outcome, job }] of await put(this.#sql, jobs, writing)) {
+      const at = positions[index] as number;
+      this.answers[at] = { job, outcome: outcome === 'existing' ? outcomeOf(this.#job(at), job) : outcome };
+      this.#wrote = true;
+    }
   }
 
   /** Fills in the results of refused jobs. Returns those whose winner is already gone: they are tried again. */
@@ -206,9 +228,14 @@ export async function insertIn(
   jobs: readonly NewJob[],
   transaction: Queryable,
 ): Promise<readonly Inserted[]> {
-  if (jobs.some((job) => job.wake === true)) sql.notifier.afterCommit(transaction);
+  await refuseWithoutTransaction(sql, transaction);
   const insertion = new Insertion(sql, jobs);
-  const on = sql.driver.limited(transaction);
-  await insertion.insert(insertion.open, { on, notifies: sql.notifier.notifiesAtCommit });
+  const isOwn = sql.ownTransactions.has(transaction);
+  const notifies = !isOwn && sql.notifier.notifiesAtCommit;
+  if (insertion.waking.length > 0) {
+    if (isOwn) sql.notifier.afterCommit(transaction, insertion.waking);
+    else if (!notifies) sql.notifier.repeatedly();
+  }
+  await insertion.insert(insertion.open, { on: sql.driver.limited(transaction), notifies });
   return insertion.answers as readonly Inserted[];
 }

@@ -1,11 +1,13 @@
 import { OptionError } from '../../core/errors.js';
+import { lazily } from '../../core/lazily.js';
 import type { NewJob } from '../../store/port.js';
 import { batchOf, type BatchColumn } from '../connection/batch.js';
 import { lockLimitOf } from '../connection/around-locks.js';
 import { NOTIFY, wakeMessage } from '../cluster/notifier.js';
 import type { Sql } from '../connection/connection.js';
 import type { Queryable } from '../connection/driver.js';
-import { COLUMNS, newId } from './record.js';
+import { isTimed, newId } from './ids.js';
+import { recordColumns } from './record.js';
 import { rows } from '../connection/rows.js';
 import { refusesText, timeText, toStored } from '../connection/values.js';
 
@@ -21,6 +23,8 @@ const COLUMNS_GIVEN: readonly BatchColumn[] = [
   ['next_run_at', 'timestamptz'],
   ['created_at', 'timestamptz'],
   ['unique_key', 'text'],
+  ['limit_key', 'text'],
+  ['limit_order', 'text'],
   ['retry_policy', 'jsonb'],
   ['timeout_ms', 'double precision'],
   ['trace', 'jsonb'],
@@ -28,23 +32,28 @@ const COLUMNS_GIVEN: readonly BatchColumn[] = [
   ['claimed_by', 'text'],
   ['lease_token', 'text'],
   ['heartbeat_interval', 'double precision'],
+  ['timed', 'boolean'],
+  ['start_by', 'timestamptz'],
 ];
+
+const loadPast = lazily(() => import('./past.js'));
 
 export type Identified = NewJob & { readonly id: string };
 
 /**
  * Statements that take their keys in the same order cannot deadlock. Of two jobs with the same key, the first one asked
- * for is stored.
+ * for is stored. Jobs without a key go in the order of their ids, so that the primary key grows at its end.
  */
-const IN_ONE_ORDER = `name collate "C", unique_key collate "C", case when unique_key is null then id end collate "C", at`;
+const IN_ONE_ORDER = `unique_key is null, case when unique_key is null then id else name end collate "C",
+      unique_key collate "C", at`;
 
 /** A conflict raises no error, so the caller's transaction survives. The conflicting job is read afterwards. */
-const insertStatement = ({ names }: Sql, given: string): string => `
+const insertStatement = ({ names }: Sql, given: string, more: string): string => `
   with given as (${given}), stored as (
-    insert into ${names.jobs} (id, name, data, status, priority, next_run_at, created_at, updated_at, unique_key,
-      retry_policy, timeout_ms, trace, locked_at, last_heartbeat, claimed_by, lease_token, heartbeat_interval)
-    select id, name, data, status, priority, next_run_at, created_at, created_at, unique_key,
-      retry_policy, timeout_ms, trace, locked_at, locked_at, claimed_by, lease_token, heartbeat_interval
+    insert into ${names.jobs} (id, name, data, status, priority, next_run_at, created_at, updated_at, unique_key, limit_key, limit_order,
+      retry_policy, timeout_ms, trace, locked_at, claimed_by, lease_token, heartbeat_interval, timed, start_by${more})
+    select id, name, data, status, priority, next_run_at, created_at, created_at, unique_key, limit_key, limit_order,
+      retry_policy, timeout_ms, trace, locked_at, claimed_by, lease_token, heartbeat_interval, timed, start_by${more}
     from given order by ${IN_ONE_ORDER}
     on conflict do nothing
     returning id
@@ -56,14 +65,14 @@ export const winnersStatement = ({ names }: Sql): string => `
   select json_build_object('at', g.at, 'job', row_to_json(w))::text as json
   from json_to_recordset($1::text::json) as g(at integer, id text, name text, unique_key text)
   cross join lateral (
-    (select ${COLUMNS} from ${names.jobs} where id = g.id)
+    (select ${recordColumns(names)} from ${names.jobs} where id = g.id)
     union all
-    (select ${COLUMNS} from ${names.jobs}
+    (select ${recordColumns(names)} from ${names.jobs}
      where name = g.name and unique_key = g.unique_key and status in ('pending', 'processing'))
     limit 1
   ) w`;
 
-function storedJob(job: Identified): Readonly<Record<string, unknown>> {
+export function storedJob(job: Identified): Readonly<Record<string, unknown>> {
   const { claim } = job;
   return {
     id: job.id,
@@ -74,9 +83,13 @@ function storedJob(job: Identified): Readonly<Record<string, unknown>> {
     next_run_at: timeText(job.nextRunAt),
     created_at: timeText(job.createdAt),
     unique_key: job.uniqueKey,
+    limit_key: job.limitKey,
+    limit_order: job.limitOrder,
     retry_policy: toStored(job.retryPolicy),
     timeout_ms: job.timeoutMs,
     trace: job.trace,
+    timed: isTimed(job.id, job.createdAt),
+    ...(job.startBy === undefined ? {} : { start_by: timeText(job.startBy) }),
     // By the producer's estimate of the server's time, like `created_at`.
     ...(claim === undefined
       ? {}
@@ -89,17 +102,21 @@ function storedJob(job: Identified): Readonly<Record<string, unknown>> {
   };
 }
 
-export function checked(job: NewJob, now: number): Identified {
+export function checked(job: NewJob): Identified {
   checkStorable('id', job.id);
   checkStorable('name', job.name);
   checkStorable('uniqueKey', job.uniqueKey);
-  return job.id === undefined ? { ...job, id: newId(now) } : (job as Identified);
+  checkStorable('key', job.limitKey);
+  return job.id === undefined ? { ...job, id: newId(job.createdAt.getTime()) } : (job as Identified);
 }
 
 function checkStorable(option: string, text: string | undefined): void {
   const fault = text === undefined ? null : refusesText(text);
   if (fault !== null) throw new OptionError(`enqueue: ${option} ${fault}; use another one.`);
 }
+
+export const wakingOf = (jobs: readonly Identified[]): readonly Identified[] =>
+  jobs.filter(({ wake }) => wake !== undefined);
 
 /** How to run a statement that inserts jobs. */
 export interface Writing {
@@ -120,20 +137,28 @@ export async function write(
   { on, notifies, lockMs }: Writing,
   stored: (ids: readonly string[]) => void,
 ): Promise<void> {
-  const waking = notifies ? jobs.find((job) => job.wake === true) : undefined;
-  const batch = batchOf(COLUMNS_GIVEN, jobs.map(storedJob));
+  const waking = notifies ? wakingOf(jobs) : [];
+  const past = jobs.some((job) => job.past !== undefined) ? await loadPast() : undefined;
+  const added = past?.PAST_COLUMNS ?? [];
+  const more = added.map(([column]) => `, ${column}`).join('');
+  const batch = batchOf(
+    [...COLUMNS_GIVEN, ...added],
+    past === undefined
+      ? jobs.map(storedJob)
+      : jobs.map((job) => ({ ...storedJob(job), ...past.storedPast(job.past) })),
+  );
   const given =
     lockMs === undefined ? batch.rows : `select r.* from (${lockLimitOf(lockMs)}) as l, (${batch.rows}) as r`;
   for (const [from, to] of piecesOf(batch.sizes)) {
-    const message = waking !== undefined && to === jobs.length ? wakeMessage(waking) : '';
+    const message = waking.length > 0 && to === jobs.length ? wakeMessage(...waking) : '';
     const { shared, own } = batch.values(from, to);
     const values = [shared, sql.names.channel, message, ...own];
-    stored(await rows<string>(on, insertStatement(sql, given), values));
+    stored(await rows<string>(on, insertStatement(sql, given, more), values));
   }
 }
 
 /** The first and last position (exclusive) of each piece that is short enough for one statement. */
-function piecesOf(sizes: readonly number[]): (readonly [from: number, to: number])[] {
+export function piecesOf(sizes: readonly number[]): (readonly [from: number, to: number])[] {
   const pieces: (readonly [number, number])[] = [];
   let from = 0;
   let length = 0;

@@ -1,7 +1,7 @@
-import { randomBytes } from 'node:crypto';
 import type { Attempt, JobRecord, LogLine } from '../../core/records/job.js';
 import type { NewJob } from '../../store/port.js';
 import type { Queryable } from '../connection/driver.js';
+import type { Names } from '../schema/names.js';
 import { fromStored, mayBeMarked, readable, timeText, toStored } from '../connection/values.js';
 
 /** A time in milliseconds: the text of a timestamptz depends on the time zone of the session, which may be a user's. */
@@ -21,6 +21,10 @@ const PLAIN = {
   fail_reason: 'failReason',
   fail_kind: 'failKind',
   unique_key: 'uniqueKey',
+  limit_key: 'limitKey',
+  limit_order: 'limitOrder',
+  followed: 'followed',
+  successor_key: 'successorKey',
   timeout_ms: 'timeoutMs',
   repeat_interval: 'repeatInterval',
   timezone: 'timezone',
@@ -43,6 +47,9 @@ const TIMES = {
   start_at: 'startAt',
   repeat_until: 'repeatUntil',
   scheduled_for: 'scheduledFor',
+  successor_run_at: 'successorRunAt',
+  start_by: 'startBy',
+  debounced_at: 'debouncedAt',
 } as const;
 
 /** A job as statements return it. */
@@ -53,13 +60,21 @@ const time = (column: string): string => `${ms(column)} as ${column}`;
 /** Columns that are set for most jobs. */
 const COMMON = [
   'id, name, status, priority, fail_count, claimed_by, lease_token, heartbeat_interval',
-  ...['next_run_at', 'created_at', 'updated_at', 'locked_at', 'last_heartbeat'].map(time),
+  ...['next_run_at', 'created_at', 'updated_at', 'locked_at'].map(time),
 ];
+
+/**
+ * Running jobs are not written at each heartbeat: the last one is the last renewal of the holder's lease. Programs of
+ * schema version 6 and older write it to the job.
+ */
+const lastHeartbeat = ({ instances }: Names): string =>
+  `${ms(`case when status = 'processing' then greatest(locked_at, last_heartbeat,
+    (select i.renewed_at from ${instances} i where i.life = split_part(lease_token, '.', 1))) end`)} as last_heartbeat`;
 
 /** Columns that are null for most jobs. They are returned together, and only for jobs that have one of them. */
 const RARE = [
   ...Object.keys(PLAIN).filter((column) => !COMMON[0]?.split(', ').includes(column)),
-  ...Object.keys(TIMES).filter((column) => !COMMON.includes(time(column))),
+  ...Object.keys(TIMES).filter((column) => !COMMON.includes(time(column)) && column !== 'last_heartbeat'),
   'schedule_key',
   'retry_policy',
   'history',
@@ -85,17 +100,26 @@ const VALUES = [
 ];
 
 /** The columns of a whole record. */
-export const COLUMNS: string = [...LEAN, ...VALUES].join(', ');
-/** Without payload, result, progress and logs: enough to reclaim or manage a job. */
+export const recordColumns = (names: Names): string => [...LEAN, lastHeartbeat(names), ...VALUES].join(', ');
+/** Without payload, result, progress, logs and the last heartbeat: enough to reclaim or manage a job. */
 export const LEAN_COLUMNS: string = LEAN.join(', ');
 
 /**
  * What a claim returns for each job. It leaves out what the claim itself has just written, and includes rare columns
  * only if one of them is set. An array without names is shorter for both sides.
  */
-export const CLAIMED: string = `json_build_array(id, name, priority, fail_count, ${ms('next_run_at')},
-    ${ms('created_at')}, data, case when ${isRare([...RARE, 'result', 'progress', 'logs'])} then (select row_to_json(x)
-      from (select ${[rareRow, ...VALUES.slice(1)].join(', ')}) x) end)::text`;
+const claimedColumns = (
+  rare: readonly string[],
+): string => `id, name, priority, fail_count, ${ms('next_run_at')},
+    ${ms('created_at')}, data, case when ${isRare([...rare, 'result', 'progress', 'logs'])} then (select row_to_json(x)
+      from (select ${[rareRow, ...VALUES.slice(1)].join(', ')}) x) end`;
+export const CLAIMED: string = `json_build_array(${claimedColumns(RARE)})::text`;
+
+/** The same for a claim by keys, for which the columns of keys are not rare. */
+const KEY_COLUMNS = ['limit_key', 'limit_order'];
+export const CLAIMED_BY_KEY: string = `json_build_array(${claimedColumns(
+  RARE.filter((column) => !KEY_COLUMNS.includes(column)),
+)}, ${KEY_COLUMNS.join(', ')})::text`;
 
 type ClaimedRow = readonly [
   id: string,
@@ -106,6 +130,8 @@ type ClaimedRow = readonly [
   createdAt: number,
   data: unknown,
   rest: Row | null,
+  limitKey?: string | null,
+  limitOrder?: string | null,
 ];
 
 /** What all jobs of one claim share: the holder, its token, and the time of the claim. */
@@ -118,7 +144,9 @@ export interface Holding {
 
 /** The record of a job that was just claimed. */
 export function claimedRecord(json: string, holding: Holding): JobRecord {
-  const [id, name, priority, failCount, nextRunAt, createdAt, data, rest] = JSON.parse(json) as ClaimedRow;
+  const [id, name, priority, failCount, nextRunAt, createdAt, data, rest, limitKey, limitOrder] = JSON.parse(
+    json,
+  ) as ClaimedRow;
   const { claimedBy, leaseToken, heartbeatInterval, at } = holding;
   const marked = mayBeMarked(json);
   const record = {
@@ -137,6 +165,9 @@ export function claimedRecord(json: string, holding: Holding): JobRecord {
     lockedAt: at,
     lastHeartbeat: at,
     data: marked ? fromStored(data) : data,
+    bytes: json.length,
+    ...(typeof limitKey === 'string' ? { limitKey } : {}),
+    ...(typeof limitOrder === 'string' ? { limitOrder } : {}),
   };
   return rest === null ? record : { ...record, ...rareFields(rest, marked) };
 }
@@ -245,9 +276,16 @@ export function recordOfNew(job: NewJob & { readonly id: string }): JobRecord {
     failCount: 0,
   };
   if (job.uniqueKey !== undefined) record.uniqueKey = job.uniqueKey;
+  if (job.limitKey !== undefined) record.limitKey = job.limitKey;
+  if (job.limitOrder !== undefined) record.limitOrder = job.limitOrder;
   if (job.retryPolicy !== undefined) record.retryPolicy = job.retryPolicy;
   if (job.timeoutMs !== undefined) record.timeoutMs = job.timeoutMs;
   if (job.trace !== undefined) record.trace = job.trace;
+  if (job.startBy !== undefined) record.startBy = job.startBy;
+  if (job.past !== undefined) {
+    const { expiresAt, ...past } = job.past;
+    return { ...record, ...past };
+  }
   if (claim === undefined) return record;
   return {
     ...record,
@@ -261,12 +299,3 @@ export function recordOfNew(job: NewJob & { readonly id: string }): JobRecord {
 }
 
 type Writable<T> = { -readonly [Key in keyof T]: T[Key] };
-
-const own = randomBytes(5).toString('hex');
-let serial = 0;
-
-/** Ids grow with time, so that ties are broken by age and the index grows at its end. */
-export function newId(now: number): string {
-  serial = (serial + 1) % 0x10_0000;
-  return now.toString(16).padStart(11, '0') + serial.toString(16).padStart(5, '0') + own;
-}

@@ -5,13 +5,13 @@ import { NOTIFY, wakeMessage } from '../cluster/notifier.js';
 import type { Sql } from '../connection/connection.js';
 import { run } from '../connection/errors.js';
 import { get } from './find.js';
-import { COLUMNS, records } from './record.js';
+import { recordColumns, records } from './record.js';
 import { answering, rows } from '../connection/rows.js';
 import { refusesText, timeText, toStored } from '../connection/values.js';
 
 /** What a call of `schedule` may change. Only a change of these columns moves the next run. */
 const TIMES = ['repeat_interval', 'timezone', 'start_at', 'repeat_until'];
-const REST = ['data', 'missed', 'priority', 'retry_policy', 'timeout_ms'];
+const REST = ['data', 'missed', 'priority', 'limit_key', 'retry_policy', 'timeout_ms'];
 
 const differs = (columns: readonly string[]): string =>
   columns.map((column) => `j.${column} is distinct from excluded.${column}`).join(' or ');
@@ -29,14 +29,14 @@ const onlyIf = (condition: string, value: string, column: string): string =>
  *
  * $1 the schedule · $2 and $3 the notification
  */
-const putStatement = ({ names: { jobs } }: Sql): string => `
+const putStatement = ({ names }: Sql): string => `
   with written as (
-    insert into ${jobs} as j (id, name, schedule_key, data, missed, priority, retry_policy, timeout_ms, repeat_interval,
+    insert into ${names.jobs} as j (id, name, schedule_key, data, missed, priority, limit_key, retry_policy, timeout_ms, repeat_interval,
       timezone, start_at, repeat_until, next_run_at, scheduled_for, paused, schedule_rev, created_at, updated_at)
-    select id, name, schedule_key, data, missed, priority, retry_policy, timeout_ms, repeat_interval,
+    select id, name, schedule_key, data, missed, priority, limit_key, retry_policy, timeout_ms, repeat_interval,
       timezone, start_at, repeat_until, first_run_at, first_run_at, false, 1, now, now
     from json_to_record($1::text::json) as g(id text, name text, schedule_key text, data jsonb, missed text,
-      priority smallint, retry_policy jsonb, timeout_ms double precision, repeat_interval text, timezone text,
+      priority smallint, limit_key text, retry_policy jsonb, timeout_ms double precision, repeat_interval text, timezone text,
       start_at timestamptz(3), repeat_until timestamptz(3), first_run_at timestamptz(3), now timestamptz(3))
     on conflict (id) do update set
       ${[...TIMES, ...REST, 'updated_at'].map((column) => `${column} = excluded.${column}`).join(', ')},
@@ -56,7 +56,7 @@ const putStatement = ({ names: { jobs } }: Sql): string => `
       ].join(',\n      ')}
     where ${FRESH} or ${differs([...TIMES, ...REST])}
     returning *
-  ) ${answering(COLUMNS, 'written')} ${NOTIFY}`;
+  ) ${answering(recordColumns(names), 'written')} ${NOTIFY}`;
 
 const optionalTime = (at: Date | undefined): string | null => (at === undefined ? null : timeText(at));
 
@@ -68,6 +68,7 @@ function storedChange(change: ScheduleChange): object {
     data: toStored(change.data),
     missed: change.missed,
     priority: change.priority,
+    limit_key: change.limitKey,
     retry_policy: toStored(change.retryPolicy),
     timeout_ms: change.timeoutMs,
     repeat_interval: change.cron,
@@ -80,7 +81,11 @@ function storedChange(change: ScheduleChange): object {
 }
 
 export async function putSchedule(sql: Sql, change: ScheduleChange): Promise<JobRecord> {
-  for (const [option, text] of Object.entries({ name: change.name, uniqueKey: change.key })) {
+  for (const [option, text] of Object.entries({
+    name: change.name,
+    uniqueKey: change.key,
+    key: change.limitKey ?? '',
+  })) {
     const fault = refusesText(text);
     if (fault !== null) throw new OptionError(`schedule: ${option} ${fault}; use another one.`);
   }
@@ -101,7 +106,7 @@ export async function putSchedule(sql: Sql, change: ScheduleChange): Promise<Job
 
 export async function schedules({ driver, names }: Sql, name?: string): Promise<readonly JobRecord[]> {
   const text = answering(
-    COLUMNS,
+    recordColumns(names),
     `(select * from ${names.jobs} where repeat_interval is not null and ($1::text is null or name = $1::text)
       order by name, schedule_key) s`,
   );
@@ -129,7 +134,7 @@ async function change(
   const text = `with written as (
       update ${names.jobs} set ${assignments}, updated_at = statement_timestamp()
       where id = $1::text and ${condition} returning *
-    ) ${answering(COLUMNS, 'written')} ${NOTIFY}`;
+    ) ${answering(recordColumns(names), 'written')} ${NOTIFY}`;
   const found = await run('change a schedule', () =>
     records(driver, text, [id, names.channel, wakeMessage(), ...values]),
   );

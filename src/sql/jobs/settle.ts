@@ -7,6 +7,8 @@ import { NOTIFY, wakeMessage } from '../cluster/notifier.js';
 import type { Sql } from '../connection/connection.js';
 import type { Queryable } from '../connection/driver.js';
 import { isTooMuch, refusalOf, run } from '../connection/errors.js';
+import { storedJob } from './new-jobs.js';
+import { release } from './put.js';
 import { storedAttempt, storedLine } from './record.js';
 import { rows } from '../connection/rows.js';
 import { readable, timeText, toStored } from '../connection/values.js';
@@ -35,6 +37,8 @@ const COLUMN_OF: Readonly<Record<Field, Column>> = {
   finishedAt: { name: 'finished_at', type: 'timestamptz', stored: time },
   expiresAt: { name: 'expires_at', type: 'timestamptz', stored: time },
   cancelRequestedAt: { name: 'cancel_requested_at', type: 'timestamptz', stored: same },
+  startBy: { name: 'start_by', type: 'timestamptz', stored: same },
+  debouncedAt: { name: 'debounced_at', type: 'timestamptz', stored: same },
 };
 const FIELDS = Object.keys(COLUMN_OF) as Field[];
 /** For these fields null is a value; for all others it clears the field. */
@@ -49,6 +53,9 @@ interface Shape {
   /** Whether some settlements remove their job, and whether some keep it. */
   readonly removes: boolean;
   readonly keeps: boolean;
+  readonly letters: boolean;
+  /** Whether some settlements release a successor. */
+  readonly releases: boolean;
 }
 
 /** How a statement treats rows that other open transactions hold. */
@@ -71,6 +78,8 @@ function shapeOf(settlements: readonly Settlement[]): Shape {
     logs: kept.some(({ logs = [] }) => logs.length > 0),
     removes: kept.length < settlements.length,
     keeps: kept.length > 0,
+    letters: settlements.some(({ letter }) => letter !== undefined),
+    releases: settlements.some(({ releases }) => releases !== undefined),
   };
 }
 
@@ -79,6 +88,10 @@ function storedSettlement(settlement: Settlement, shape: Shape): Readonly<Record
   const row: Record<string, unknown> = { id: lease.id, token: lease.token, status, rev: ifRev };
   if (lease.token === null) row['locked'] = lease.lockedAt === null ? null : timeText(lease.lockedAt);
   if (by === 'holder') row['holder'] = true;
+  if (settlement.letter !== undefined) row['letter'] = storedJob(settlement.letter);
+  const { releases } = settlement;
+  if (releases !== undefined)
+    Object.assign(row, { release_name: releases.name, release_key: releases.uniqueKey });
   if (remove) return { ...row, remove };
   for (const field of shape.some) {
     const value = set[field];
@@ -101,9 +114,16 @@ const columnsOf = (shape: Shape): readonly BatchColumn[] => [
   ['rev', 'integer'],
   ['holder', 'boolean'],
   ['remove', 'boolean'],
+  ...(shape.letters ? [['letter', 'jsonb'] as const] : []),
   ['entry', 'jsonb'],
   ['keep', 'integer'],
   ['lines', 'jsonb'],
+  ...(shape.releases
+    ? ([
+        ['release_name', 'text'],
+        ['release_key', 'text'],
+      ] as const)
+    : []),
   ...shape.some.flatMap((field): BatchColumn[] => {
     const { name, type } = COLUMN_OF[field];
     return shape.all.has(field)
@@ -159,14 +179,23 @@ const SAME_HOLDER = `(case when g.token is null then j.lease_token is null and j
       else j.lease_token = g.token end)`;
 
 /**
- * No cancel was requested, if the job goes back to pending. The schedule, if it is one, is still at the revision that
- * was read.
+ * No cancel was requested, if the job goes back to pending; no successor waits, if it ends and releases none. The
+ * schedule, if it is one, is still at the revision that was read.
  */
-const UNCHANGED = `(g.status <> 'pending' or j.cancel_requested_at is null)
+const unchanged = ({ releases }: Shape): string => `case when g.status = 'pending'
+        then j.cancel_requested_at is null
+        else j.followed is not true ${releases ? 'or g.release_key is not null' : ''} end
       and (g.rev is null or j.schedule_rev = g.rev)`;
 
-/** The holder's proof, and that nothing has changed. */
-const PRECONDITION = `j.id = g.id and j.status = 'processing' and ${SAME_HOLDER} and ${UNCHANGED}`;
+/**
+ * Reads of the steps before it which settlements were written, so that the key is free when the successor takes it.
+ */
+const releaseStep = (jobs: string, done: string): string => `released as (
+    update ${jobs} s set unique_key = s.successor_key, next_run_at = s.successor_run_at, successor_key = null,
+      successor_run_at = null, updated_at = statement_timestamp()
+    from given g where g.release_key is not null and g.at in (${done})
+      and s.name = g.release_name and s.successor_key = g.release_key and s.status = 'pending'
+  )`;
 
 /**
  * Returns one row for each settlement that it did not write: its position, and the answer. A job may be in a batch
@@ -174,19 +203,21 @@ const PRECONDITION = `j.id = g.id and j.status = 'processing' and ${SAME_HOLDER}
  */
 function settleStatement({ names: { jobs } }: Sql, shape: Shape, manner: Manner, rowsGiven: string): string {
   const { skipsLocked, alone } = manner;
+  /** The holder's proof, and that nothing has changed. */
+  const precondition = `j.id = g.id and j.status = 'processing' and ${SAME_HOLDER} and ${unchanged(shape)}`;
   const given = `given as materialized (${alone ? limitedRows(rowsGiven) : rowsGiven})`;
   const free = `free as materialized (
-    select j.id from ${jobs} j, given g where ${PRECONDITION} for update of j skip locked
+    select j.id from ${jobs} j, given g where ${precondition} for update of j skip locked
   )`;
   const only = skipsLocked ? 'and j.id in (select id from free)' : '';
   const written = `written as (
     update ${jobs} j set
       ${assignments(shape)}
-    from given g where ${PRECONDITION} ${shape.removes ? 'and g.remove is not true' : ''} ${only}
+    from given g where ${precondition} ${shape.removes ? 'and g.remove is not true' : ''} ${only}
     returning g.at
   )`;
   const removed = `removed as (
-    delete from ${jobs} j using given g where ${PRECONDITION} and g.remove ${only}
+    delete from ${jobs} j using given g where ${precondition} and g.remove ${only}
     returning g.at
   )`;
   const done = [
@@ -198,8 +229,10 @@ function settleStatement({ names: { jobs } }: Sql, shape: Shape, manner: Manner,
     ...(skipsLocked ? [free] : []),
     ...(shape.keeps ? [written] : []),
     ...(shape.removes ? [removed] : []),
+    ...(shape.letters ? [lettersStep(jobs, done)] : []),
+    ...(shape.releases ? [releaseStep(jobs, done)] : []),
   ];
-  const held = skipsLocked ? `case when ${UNCHANGED} then 'blocked' else 'changed' end` : `'changed'`;
+  const held = skipsLocked ? `case when ${unchanged(shape)} then 'blocked' else 'changed' end` : `'changed'`;
   return `with ${steps.join(', ')}
   select json_build_array(g.at, case
       when j.id is null then case when g.remove then 'settled' else 'lost' end
@@ -212,11 +245,28 @@ function settleStatement({ names: { jobs } }: Sql, shape: Shape, manner: Manner,
   ${NOTIFY}`;
 }
 
-/** Jobs that go back to pending and are due at once wake idle instances. */
-const wakes = (settlements: readonly Settlement[]): boolean =>
-  settlements.some(
-    ({ status, by, set }) => status === 'pending' && (by === 'reclaimer' || set.nextRunAt === undefined),
+/** Stores the dead letters of the settlements that this statement writes. */
+const lettersStep = (jobs: string, done: string): string => `letters as (
+    insert into ${jobs} (id, name, data, status, priority, next_run_at, created_at, updated_at, retry_policy,
+      timeout_ms, trace)
+    select l.id, l.name, l.data, 'pending', l.priority, l.next_run_at, l.created_at, l.created_at, l.retry_policy,
+      l.timeout_ms, l.trace
+    from given g cross join lateral jsonb_to_record(g.letter) as l(id text, name text, data jsonb, priority smallint,
+      next_run_at timestamptz, created_at timestamptz, retry_policy jsonb, timeout_ms double precision, trace jsonb)
+    where g.letter is not null and g.at in (${done})
+    on conflict do nothing
+  )`;
+
+/** Jobs that go back to pending and are due at once wake idle instances, and so do dead letters and released successors. */
+function wakeFor(settlements: readonly Settlement[]): string {
+  const isBack = settlements.some(
+    ({ status, by, set, releases }) =>
+      releases !== undefined || (status === 'pending' && (by === 'reclaimer' || set.nextRunAt === undefined)),
   );
+  const letters = settlements.flatMap(({ letter }) => letter ?? []);
+  if (isBack) return wakeMessage();
+  return letters.length === 0 ? '' : wakeMessage(...letters);
+}
 
 async function settleOn(
   sql: Sql,
@@ -229,23 +279,29 @@ async function settleOn(
     columnsOf(shape),
     settlements.map((settlement) => storedSettlement(settlement, shape)),
   );
-  const message = manner.notifies && wakes(settlements) ? wakeMessage() : '';
+  const message = manner.notifies ? wakeFor(settlements) : '';
   const answers = settlements.map((): SettleAnswer => 'settled');
   const { shared, own } = batch.values(0, settlements.length);
   const values = [shared, sql.names.channel, message, ...own];
   const text = settleStatement(sql, shape, manner, batch.rows);
   for (const [at, answer] of await rows<[number, SettleAnswer]>(on, text, values)) answers[at] = answer;
+  // The statement does not see a successor that was stored while it waited for the lock of its job.
+  const released = settlements.flatMap(({ releases }) => releases ?? []);
+  if (released.length > 0) await release(sql, on, released);
   return answers;
 }
 
 export async function settle(sql: Sql, settlements: readonly Settlement[]): Promise<readonly SettleAnswer[]> {
+  if (settlements.length === 0) return [];
   return run('settle', async () => {
     try {
       // A cached plan for one row is not good for many.
       const on = settlements.length === 1 ? sql.driver.prepared : sql.driver;
-      return await settleAround(settlements, (skipsLocked) =>
+      const answers = await settleAround(settlements, (skipsLocked) =>
         settleOn(sql, on, settlements, { skipsLocked, alone: true, notifies: true }),
       );
+      sql.notifier.keysFreed();
+      return answers;
     } catch (error) {
       if (!isTooMuch(error)) throw refusalOf('settle', error);
       // Trying again would fail in the same way forever.

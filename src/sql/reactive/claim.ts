@@ -1,14 +1,13 @@
 import { StoreError } from '../../core/errors.js';
 import { byTaskOrder } from '../../core/records/claim-order.js';
 import type { TaskRecord } from '../../core/records/task.js';
-import type { ClaimAnswer, ClaimRequest, Cluster, DueSummary, Instance } from '../../store/port.js';
+import type { ClaimAnswer, ClaimRequest, ClusterBrief, DueSummary, Instance } from '../../store/port.js';
 import type { TaskPlan } from '../../store/reactive.js';
-import { clusterJson, readCluster, type ClusterRow } from '../cluster/cluster.js';
 import type { Sql } from '../connection/connection.js';
 import { run } from '../connection/errors.js';
 import { ms } from '../jobs/record.js';
 import { answering, rows } from '../connection/rows.js';
-import { isStorable } from '../connection/values.js';
+import { isStorable, timeText } from '../connection/values.js';
 import { Arguments, pinned } from '../tables/arguments.js';
 import { isolated } from './plan/isolate.js';
 import { found, given, holds, namesOf } from './place.js';
@@ -23,37 +22,37 @@ export type Plans = ReadonlyMap<string, TaskPlan>;
 
 const HOLDS = `(until is null or until > statement_timestamp())`;
 
-interface TaskClusterRow extends ClusterRow {
+interface TaskBriefRow {
+  readonly now: number;
   readonly pauses: readonly { readonly name: string; readonly until: number | null }[];
   readonly inForce: readonly { readonly task: string; readonly trigger: string; readonly version: number }[];
 }
 
-/** The cluster as reactive tasks need it: with the pauses and the definitions in force of tasks. */
-const taskClusterJson = (sql: Sql): string => `(${clusterJson(sql)}::jsonb || jsonb_build_object(
-    'pauses', (select coalesce(jsonb_agg(jsonb_build_object('name', name, 'until', ${ms('until')})), '[]')
-      from ${sql.names.pauses} where kind = 'tasks' and ${HOLDS}),
-    'inForce', (select coalesce(jsonb_agg(jsonb_build_object('task', task, 'trigger', state -> 'trigger',
-      'version', state -> 'version')), '[]') from ${namesOf(sql).states})))`;
+/** A SQL expression: the server's time, the pauses of tasks, and the definitions in force of the tasks asked about. */
+const briefJson = (sql: Sql, tasks: string): string => `json_build_object(
+    'now', ${ms('statement_timestamp()')},
+    'pauses', (select coalesce(json_agg(json_build_object('name', name, 'until', ${ms('until')})), '[]')
+      from ${sql.names.pauses} where (kind = 'tasks' and ${HOLDS}) or (kind = 'jobs' and name = '')),
+    'inForce', (select coalesce(json_agg(json_build_object('task', task, 'trigger', state -> 'trigger',
+      'version', state -> 'version')), '[]') from ${namesOf(sql).states} where task = any(array(${tasks}))))`;
 
-function readTaskCluster(row: TaskClusterRow): Cluster {
-  const ends = row.pauses.flatMap(({ until }) => until ?? []);
-  const cluster = readCluster(row);
+function readBrief({ now, pauses, inForce }: TaskBriefRow): ClusterBrief {
+  const ends = pauses.flatMap(({ until }) => until ?? []);
   return {
-    ...cluster,
-    inForce: new Map(row.inForce.map(({ task, trigger, version }) => [task, { trigger, version }])),
+    now: new Date(now),
+    paused: new Set(pauses.map(({ name }) => name)),
+    inForce: new Map(inForce.map(({ task, trigger, version }) => [task, { trigger, version }])),
     ...(ends.length === 0 ? {} : { resumeAt: new Date(Math.min(...ends)) }),
-    paused: new Set(row.pauses.map(({ name }) => name)),
-    instances: cluster.instances.map((one) => ({ ...one, names: one.tasks.map(({ task }) => task) })),
   };
 }
 
 /**
  * Reads one index key per task: when its earliest row is due.
  *
- * $1 tasks
+ * $1 tasks · $2 tasks that this instance defines
  */
 export const lookStatement = (sql: Sql): string => `
-  select json_build_object('cluster', ${taskClusterJson(sql)}, 'due', (
+  select json_build_object('cluster', ${briefJson(sql, 'select json_array_elements_text($2::text::json)')}, 'due', (
     select coalesce(json_agg(json_build_array(n.name, ${ms('k.scheduled_at')})), '[]')
     from json_array_elements_text($1::text::json) as n(name)
     cross join lateral (
@@ -61,30 +60,36 @@ export const lookStatement = (sql: Sql): string => `
       order by scheduled_at, key limit 1
     ) k))::text as json`;
 
-export async function look(sql: Sql, tasks: readonly string[]): Promise<DueSummary> {
-  const values = [JSON.stringify(tasks.filter(isStorable))];
+export async function look(sql: Sql, tasks: readonly string[], plans: Plans): Promise<DueSummary> {
+  const values = [tasks, [...plans.keys()]].map((list) => JSON.stringify(list.filter(isStorable)));
   const [row] = await run('look for tasks', () =>
-    rows<{ cluster: TaskClusterRow; due: [string, number][] }>(sql.driver, lookStatement(sql), values),
+    rows<{ cluster: TaskBriefRow; due: [string, number][] }>(sql.driver, lookStatement(sql), values),
   );
   return {
-    cluster: readTaskCluster(row?.cluster as TaskClusterRow),
+    cluster: readBrief(row?.cluster as TaskBriefRow),
     nextDue: new Map(row?.due.map(([task, at]) => [task, new Date(at)])),
     foreign: false,
   };
 }
+
+const ASKED = `select n.name from json_to_recordset($1::text::json) as n(name text)`;
 
 /**
  * Claims tasks in one statement, as for jobs: rows that other transactions hold are skipped, and names take turns. The
  * attempt counts from here; a settlement takes it back if it turns out not to be one.
  *
  * $1 tasks with their limits · $2 limit over all tasks · $3 instance · $4 token
+ *
+ * `ends`: a task has an end, after which none of it is taken.
  */
-export const claimStatement = (sql: Sql): string => {
+export const claimStatement = (sql: Sql, ends = false): string => {
   const { tasks } = namesOf(sql);
   return `
   with open as materialized (
-    select n.name, n.max, n.turn from json_to_recordset($1::text::json) as n(name text, max integer, turn integer)
-    where not exists (select from ${sql.names.pauses} p where p.kind = 'tasks' and p.name = n.name and ${HOLDS})
+    select n.name, n.max, n.turn
+    from json_to_recordset($1::text::json) as n(name text, max integer, turn integer${ends ? ', until timestamptz' : ''})
+    where not exists (select from ${sql.names.pauses} p
+      where (p.kind = 'tasks' and p.name = n.name and ${HOLDS}) or (p.kind = 'jobs' and p.name = ''))${ends ? " and clock_timestamp() <= coalesce(n.until, 'infinity')" : ''}
   ), offered as materialized (
     select k.task, k.key, o.turn, row_number() over (partition by o.turn order by k.scheduled_at, k.key) as place
     from open o cross join lateral (
@@ -102,7 +107,7 @@ export const claimStatement = (sql: Sql): string => {
     from taken t where k.task = t.task and k.key = t.key
     returning k.*
   )
-  select json_build_object('cluster', ${taskClusterJson(sql)}, 'offered', (select count(*) from offered))::text as json
+  select json_build_object('cluster', ${briefJson(sql, ASKED)}, 'offered', (select count(*) from offered))::text as json
   union all
   ${answering(COLUMNS, 'claimed')}`;
 };
@@ -184,17 +189,23 @@ export async function claim(
 ): Promise<ClaimAnswer<TaskRecord>> {
   const { instance, token, total } = request;
   const limits = [...request.limits]
-    .map(([name, { max }], turn) => ({ name, max: Math.min(max, total), turn }))
+    .map(([name, { max, notAfter }], turn) => ({
+      name,
+      max: Math.min(max, total),
+      turn,
+      ...(notAfter === undefined ? {} : { until: timeText(notAfter) }),
+    }))
     .filter(({ name }) => isStorable(name));
   const values = [JSON.stringify(limits), total, instance.instanceId, token];
   return run('claim tasks', async () => {
-    const answer = await sources.sql.driver.query(claimStatement(sources.sql), values);
+    const ends = limits.some(({ until }) => until !== undefined);
+    const answer = await sources.sql.driver.query(claimStatement(sources.sql, ends), values);
     const [first = '', ...texts] = answer.rows.map(({ json }) => json as string);
-    const { cluster, offered } = JSON.parse(first) as { cluster: TaskClusterRow; offered: number };
+    const { cluster, offered } = JSON.parse(first) as { cluster: TaskBriefRow; offered: number };
     const jobs = await withMatches(
       sources,
       plans,
-      texts.map((text) => toRecord(text, shapeOf)),
+      texts.map((text) => ({ ...toRecord(text, shapeOf), bytes: text.length })),
     );
     const full = ({ name, max }: { name: string; max: number }): boolean =>
       jobs.filter((task) => task.name === name).length >= max;
@@ -202,7 +213,7 @@ export async function claim(
       jobs,
       asked: jobs.length,
       more: offered > jobs.length || (jobs.length > 0 && limits.some(full)),
-      cluster: readTaskCluster(cluster),
+      cluster: readBrief(cluster),
     };
   });
 }

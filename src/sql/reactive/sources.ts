@@ -6,18 +6,24 @@ import type { Sql } from '../connection/connection.js';
 import type { Queryable } from '../connection/driver.js';
 import { isLocked, sqlState } from '../connection/errors.js';
 import { rows } from '../connection/rows.js';
-import { captureStatements, dropUnusedFunctions, isCaptured } from './feed/capture.js';
+import {
+  captureStatements,
+  dropUnusedFunctions,
+  isCaptured,
+  isFunctionOutdated,
+  renewFunction,
+} from './feed/capture.js';
 import { namesOf } from './place.js';
 import {
   captureOf,
   checkShape,
   isUnseen,
   missingTable,
-  parseName,
   readShape,
   signatureOf,
   type Shape,
 } from '../tables/shape.js';
+import { parseName } from '../tables/table-name.js';
 import { Suspects } from './plan/suspects.js';
 
 /**
@@ -27,7 +33,7 @@ import { Suspects } from './plan/suspects.js';
 const LOCK_MS = 2_000;
 const TRIES = 5;
 const REST_MS = 500;
-const NO_RIGHT = '42501';
+export const NO_RIGHT = '42501';
 
 const occupied = (where: string, cause: unknown): StoreError =>
   new StoreError(
@@ -90,7 +96,10 @@ export class SqlSources {
     if (shape === undefined) throw await missingTable(where, this.sql.driver, parseName(where, collection));
     checkShape(where, shape);
     if ((await this.standing(shape)) !== 'prepared') await this.#capture(where, collection);
-    else await this.#adopt(shape);
+    else {
+      await this.#adopt(shape);
+      await this.#renew(where, shape);
+    }
     return (await this.open({ collection })) ?? shape;
   }
 
@@ -191,18 +200,28 @@ export class SqlSources {
     );
   }
 
+  /** Functions of an older version record changes without a limit. */
+  async #renew(where: string, shape: Shape): Promise<void> {
+    const { driver, names } = this.sql;
+    if (!this.#create || !(await isFunctionOutdated(driver, names, shape))) return;
+    await this.alone(where, async (transaction) => {
+      if (await isFunctionOutdated(transaction, names, shape)) await renewFunction(transaction, names, shape);
+    });
+  }
+
   async #remember(shape: Shape, on: Queryable): Promise<void> {
-    const { sources, states, definitions } = namesOf(this.sql);
+    const { sources, states, partitionStates, definitions } = namesOf(this.sql);
     await on.query(
       `insert into ${sources} (name, capture, signature, fingerprint) values ($1::text, $2::text, $3::text, $4::text)
        on conflict (name) do update set capture = excluded.capture, signature = excluded.signature,
          fingerprint = excluded.fingerprint`,
       [shape.name, captureOf(shape), signatureOf(shape), shape.fingerprint],
     );
-    await on.query(
-      `update ${states} set wanted = wanted + 1, state = state || jsonb_build_object('reason', 'table changed')
-       where task in (select task from ${definitions} where source = $1::text)`,
-      [shape.name],
-    );
+    for (const table of [states, partitionStates])
+      await on.query(
+        `update ${table} set wanted = wanted + 1, state = state || jsonb_build_object('reason', 'table changed')
+         where task in (select task from ${definitions} where source = $1::text)`,
+        [shape.name],
+      );
   }
 }

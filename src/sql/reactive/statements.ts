@@ -2,6 +2,7 @@
  * How statements on watched tables run: with a time limit, one at a time per task, and on the current shape of the
  * table.
  */
+import type { Partition } from '../../store/partitions.js';
 import type { Source } from '../../store/reactive.js';
 import { LOCK_MS } from '../connection/around-locks.js';
 import type { Sql } from '../connection/connection.js';
@@ -10,22 +11,30 @@ import { isOutdated } from '../connection/errors.js';
 import type { Shape } from '../tables/shape.js';
 import type { SqlSources } from './sources.js';
 
+/** What planners take turns at: a task, or one partition of it. */
+export const turnOf = (task: string, { index, of }: Partition): string =>
+  of === 1 ? task : `${task} (${String(index)} of ${String(of)})`;
+
 /**
- * Runs `work` in a transaction of its own, while no other planner runs a statement on the task: a slow one could
- * overwrite a newer snapshot with an older one. The lock is taken before the statement, which therefore sees everything
- * that was done under it.
+ * Runs `work` in a transaction of its own, while no other planner runs a statement on the tasks: a slow one could
+ * overwrite a newer snapshot with an older one. The locks are taken before the statement, which therefore sees
+ * everything that was done under them. They are taken in the order of the names, so that two planners cannot deadlock.
  */
 export function inTurn<T>(
   { driver, names }: Sql,
-  task: string,
+  turns: readonly string[],
   limitMs: number,
   work: (transaction: Queryable) => Promise<T>,
 ): Promise<T> {
   return driver.transaction(async (transaction) => {
     await transaction.query(
       `select set_config('statement_timeout', $1::text, true), set_config('lock_timeout', $2::text, true),
-         pg_advisory_xact_lock(hashtextextended($3::text, 0))`,
-      [String(limitMs), String(Math.min(limitMs, LOCK_MS)), `tidemill:${names.schema}:plan:${task}`],
+         (select count(pg_advisory_xact_lock(hashtextextended(name, 0))) from json_array_elements_text($3::text::json) as e(name))`,
+      [
+        String(limitMs),
+        String(Math.min(limitMs, LOCK_MS)),
+        JSON.stringify([...turns].sort().map((turn) => `tidemill:${names.schema}:plan:${turn}`)),
+      ],
     );
     return work(transaction);
   });

@@ -11,7 +11,9 @@ import {
   type Finding,
   type Verdict,
 } from '../../store/inspect.js';
+import type { Outbox } from '../../store/reactive.js';
 import type { Sql } from '../connection/connection.js';
+import { outboxOf } from '../reactive/feed/outbox.js';
 import { driftText, mending, mendsByDropping, schemaDrift } from './drift.js';
 import { compatibleSince, NEWEST, versionOf } from './migrate.js';
 import { quoted } from './names.js';
@@ -42,6 +44,7 @@ export async function inspect(what: Inspected): Promise<readonly Finding[]> {
     })),
     ...schema,
     ...(usable ? await check('leftover triggers', async () => judgeLeftovers(await leftovers())) : []),
+    ...(usable ? await check('outbox', async () => judgeOutbox(await outboxOf(sql))) : []),
     ...(shared ? await ofServer(sql, longMs) : []),
   ];
 }
@@ -101,6 +104,31 @@ function judgeLeftovers(tables: readonly string[]): Verdict | readonly Verdict[]
         `tidemill drop-triggers ${shellArgument(table)}`,
       ),
     ),
+  );
+}
+
+/** From this share of its limit on, the outbox is worth a warning. */
+const FULL_SHARE = 0.5;
+
+const PLANS_AGAIN =
+  "start an instance with the role 'plan', which every instance has by default; it records changes again and reconciles every task";
+
+export function judgeOutbox({ changes, ageMs, limit, stopped, missed }: Outbox): Verdict {
+  const size = `about ${String(changes)} changes wait to be planned; the limit is ${String(limit)}`;
+  if (stopped)
+    return failure(
+      `the outbox is full, and changes of watched tables are not recorded: ${size}`,
+      PLANS_AGAIN,
+    );
+  if (missed)
+    return warning(
+      'changes were not recorded while the outbox was full, and are not reconciled yet: the leader waits for transactions that wrote meanwhile',
+      "select pid, xact_start, state from pg_stat_activity where xact_start is not null order by 2;   -- end the oldest; or start an instance with the role 'plan'",
+    );
+  if (changes < limit * FULL_SHARE) return fine(size);
+  return warning(
+    `${size}; the oldest has waited for ${String(Math.round(ageMs / 1_000))} s`,
+    "start an instance with the role 'plan', or run `tidemill forget` for tasks that you no longer need",
   );
 }
 

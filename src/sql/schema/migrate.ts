@@ -6,7 +6,7 @@ import { quoted, type Names } from './names.js';
 import { rows } from '../connection/rows.js';
 
 /** The version of the schema that this code needs. */
-export const NEWEST: number = migrations.length;
+export const NEWEST: number = migrations.at(-1)?.version ?? 0;
 
 /** Reads the catalog tables: `to_regclass` may still say what was true before the wait for the lock. */
 const THERE = `select to_json(exists(
@@ -118,6 +118,8 @@ export function migrationsFrom(version: number, names: Names): readonly string[]
     name text not null,
     applied_at timestamptz(3) not null default now()
   )`;
-  const steps = migrations.slice(version).flatMap((step) => [...step.up(names), noted(step, names)]);
+  const steps = migrations
+    .filter((step) => step.version > version)
+    .flatMap((step) => [...step.up(names), noted(step, names)]);
   return [...(version === 0 ? [table] : []), ...steps];
 }

@@ -10,8 +10,10 @@ import type { Store } from '../../store/port.js';
  * - `metrics`: `metrics`, and `depths` of jobs
  * - `audit`: the log of actions by hand
  * - `reactive`: reactive tasks
+ * - `limits`: `limits`, and `keys` and `notAfter` of claims
  */
-export type Capability = 'transactions' | 'schedules' | 'locks' | 'metrics' | 'audit' | 'reactive';
+export type Capability =
+  'transactions' | 'schedules' | 'locks' | 'metrics' | 'audit' | 'reactive' | 'limits' | 'replacing';
 
 export const CAPABILITIES: readonly Capability[] = [
   'transactions',
@@ -20,6 +22,8 @@ export const CAPABILITIES: readonly Capability[] = [
   'metrics',
   'audit',
   'reactive',
+  'limits',
+  'replacing',
 ];
 
 /** What a fact has to play with. All of it is closed after the fact. */

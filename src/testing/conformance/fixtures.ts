@@ -1,5 +1,6 @@
 /** What facts are built from: jobs, claims, settlements and instances with plain values, and ways to wait. */
 import type { JobRecord } from '../../core/records/job.js';
+import type { EnqueuedJob, Tidemill } from '../../index.js';
 import {
   leaseOf,
   type ClaimRequest,
@@ -97,6 +98,22 @@ export function gate<T = void>(): Gate<T> {
   let resolve!: (value: T) => void;
   const promise = new Promise<T>((settle) => (resolve = settle));
   return { promise, open: resolve };
+}
+
+/** Starts the mill with a job that runs until `finish` opens, and resolves once it runs. */
+export async function aRunningJob(
+  mill: Tidemill,
+): Promise<{ readonly job: EnqueuedJob; readonly finish: Gate<void> }> {
+  const [running, finish] = [gate(), gate()];
+  mill.job('slow', async () => {
+    running.open();
+    await finish.promise;
+    return 'done';
+  });
+  await mill.start();
+  const job = await mill.enqueue('slow', {});
+  await running.promise;
+  return { job, finish };
 }
 
 /** Asks until the answer is there; `what` may be a function that says what was seen instead. */

@@ -13,15 +13,20 @@ import {
   type Runner,
 } from './chapters.js';
 import { claim } from './facts/claim.js';
+import { existing, expiring, updating } from './facts/existing.js';
 import { hostile } from './facts/hostile.js';
 import { interleavings } from './facts/interleaving.js';
 import { insight } from './facts/insight.js';
 import { instances, leases } from './facts/lease.js';
+import { keyedExisting } from './facts/keyed-existing.js';
+import { keys } from './facts/keys.js';
+import { permits } from './facts/limits.js';
 import { life } from './facts/life.js';
 import { lockPort, withLock } from './facts/lock.js';
 import { managing } from './facts/manage.js';
 import { measures } from './facts/metrics.js';
 import { payloads } from './facts/payload.js';
+import { rates } from './facts/rates.js';
 import { reserved } from './facts/reserve.js';
 import { running } from './facts/run.js';
 import { schedules } from './facts/schedule.js';
@@ -50,6 +55,9 @@ const chapters: readonly Chapter[] = [
   instances,
   running,
   unique,
+  existing,
+  expiring,
+  updating,
   payloads,
   managing,
   life,
@@ -62,6 +70,10 @@ const chapters: readonly Chapter[] = [
   lockPort,
   withLock,
   measures,
+  permits,
+  rates,
+  keys,
+  keyedExisting,
 ];
 
 /**

@@ -6,6 +6,9 @@ export const nasty: Readonly<Record<string, unknown>> = {
   'dots in keys': { 'a.b': 1, 'a..c': { '.': 2 }, '': 'empty' },
   'a database reference': { $ref: 'users', $id: 'x', $db: 'app' },
   'a prototype as key': parsed('{"__proto__":{"polluted":true},"constructor":{"name":1},"toString":null}'),
+  'lists under names that objects inherit': parsed(
+    '{"__proto__":[{"a":1}],"constructor":[{"a":{"toString":[[{}]]}}],"valueOf":[[1]],"firstBatch":[{"nextBatch":[{}]}]}',
+  ),
   'integer-like keys': { 10: 'ten', 9: 'nine', b: 'b', 1: 'one', a: 'a' },
   dates: {
     epoch: new Date(0),

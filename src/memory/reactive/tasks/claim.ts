@@ -1,7 +1,13 @@
 import { fairShare } from '../../../core/batches/fair-share.js';
 import { byTaskOrder } from '../../../core/records/claim-order.js';
 import type { TaskRecord } from '../../../core/records/task.js';
-import type { ClaimAnswer, ClaimRequest, DueSummary, Instance } from '../../../store/port.js';
+import {
+  isPausedIn,
+  type ClaimAnswer,
+  type ClaimRequest,
+  type DueSummary,
+  type Instance,
+} from '../../../store/port.js';
 import type { TaskPlan } from '../../../store/reactive.js';
 import { cursorKey, isRunning, toRecord, type TaskRow } from './row.js';
 import type { TaskTable } from './table.js';
@@ -20,7 +26,7 @@ export async function peek(table: TaskTable, plans: Plans, tasks: readonly strin
     const times = pendingOf(table, plans.get(task)).map(({ scheduledAt }) => scheduledAt.getTime());
     if (times.length > 0) nextDue.set(task, new Date(Math.min(...times)));
   }
-  return { cluster: table.context.cluster(), nextDue, foreign: false };
+  return { cluster: table.context.brief([...plans.keys()]), nextDue, foreign: false };
 }
 
 export async function claim(
@@ -28,12 +34,13 @@ export async function claim(
   plans: Plans,
   request: ClaimRequest,
 ): Promise<ClaimAnswer<TaskRecord>> {
-  const { now, admits, cluster } = table.context;
-  const { paused } = cluster();
+  const { now, admits, brief } = table.context;
+  const cluster = brief([...request.limits.keys()]);
+  const { paused } = cluster;
   const at = now();
   const heads = new Map<string, TaskRow[]>();
-  for (const task of request.limits.keys()) {
-    if (paused.has(task)) continue;
+  for (const [task, { notAfter }] of request.limits) {
+    if (isPausedIn(paused, task) || (notAfter !== undefined && notAfter < at)) continue;
     const due = pendingOf(table, plans.get(task)).filter(
       (row) => row.scheduledAt <= at && admits(cursorKey(row)),
     );
@@ -47,7 +54,7 @@ export async function claim(
   for (const row of taken) take(row, request, at);
   const more = [...heads].some(([task, due]) => due.length > (shares.get(task) ?? 0));
   const jobs = taken.sort(byTaskOrder).map((row) => matched(table, plans, row));
-  return { jobs, asked: taken.length, more, cluster: cluster() };
+  return { jobs, asked: taken.length, more, cluster };
 }
 
 /** Claims a task. The attempt counts from here; a settlement that defers or releases the task takes it back. */

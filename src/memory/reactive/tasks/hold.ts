@@ -3,7 +3,12 @@ import { LeaseLostError, OptionError } from '../../../core/errors.js';
 import { checkKeys } from '../../../core/options.js';
 import type { TaskRecord } from '../../../core/records/task.js';
 import { lifeOf, type Instance, type Lease, type StrayQuery } from '../../../store/port.js';
-import { ONLY_MONGODB_FETCHES_BY, type Fetched, type FetchRequest } from '../../../store/reactive.js';
+import {
+  ONLY_MONGODB_FETCHES_BY,
+  type Fetched,
+  type FetchAllRequest,
+  type FetchRequest,
+} from '../../../store/reactive.js';
 import { compileProjection } from '../query/projection.js';
 import { isRunning, toRecord } from './row.js';
 import type { TaskTable } from './table.js';
@@ -80,4 +85,19 @@ export async function fetch(table: TaskTable, { plan, lease, options }: FetchReq
   if (!isPlain(projection) || Object.keys(projection).length === 0) return { document: look.document };
   const project = compileProjection(`${where}: projection`, projection);
   return { document: project({ document: look.document, now: table.context.now() }) };
+}
+
+/** Fetches the documents of several tasks; undefined for those that are not held under their lease. */
+export function fetchAll(
+  table: TaskTable,
+  { leases, ...request }: FetchAllRequest,
+): Promise<readonly (Fetched | undefined)[]> {
+  return Promise.all(
+    leases.map((lease) =>
+      fetch(table, { ...request, lease }).catch((error: unknown) => {
+        if (error instanceof LeaseLostError) return undefined;
+        throw error;
+      }),
+    ),
+  );
 }

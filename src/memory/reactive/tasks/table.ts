@@ -1,10 +1,9 @@
-import { OptionError, reasonOf } from '../../../core/errors.js';
+import { reasonOf } from '../../../core/errors.js';
 import { show } from '../../../core/options.js';
-import type { Cluster, Lease } from '../../../store/port.js';
+import type { ClusterBrief, Lease } from '../../../store/port.js';
 import type { Source, TaskPlan } from '../../../store/reactive.js';
 import type { MemoryCollection } from '../../collection.js';
-import { compileProjection, type Projection } from '../query/projection.js';
-import { compileFilter, type Query } from '../query/query.js';
+import { compilePlan, type Compiled } from '../compile.js';
 import { isRunning, placeOf, type TaskRow } from './row.js';
 import type { Plain } from '../query/values.js';
 
@@ -12,17 +11,12 @@ import type { Plain } from '../query/values.js';
 export interface TaskContext {
   readonly now: () => Date;
   readonly collection: (name: string) => MemoryCollection;
-  /** The cluster as it concerns tasks. */
-  readonly cluster: () => Cluster;
+  /** What holds tasks up. */
+  readonly brief: (tasks: readonly string[]) => ClusterBrief;
   /** False for a task that a test holds back. */
   readonly admits: (cursorKey: string) => boolean;
   /** Called when a task becomes pending. */
   readonly wake: () => void;
-}
-
-interface Compiled {
-  readonly matches: Query;
-  readonly snapshot: Projection;
 }
 
 /** The result of checking one document. `left`: it does not match. `fails`: filter or projection threw. */
@@ -83,17 +77,9 @@ export class TaskTable {
     }
   }
 
-  /** Compiles a definition; throws if it cannot be evaluated in memory. */
-  compile(plan: TaskPlan, where: string = `reactiveTask(${show(plan.task)})`): Compiled {
-    const { database, collection } = plan.source;
-    if (database !== undefined)
-      throw new OptionError(
-        `${where}: the memory store has one database only; leave out database (got ${show(database)} for ${show(collection)}).`,
-      );
-    const compiled = this.#compiled.get(plan) ?? {
-      matches: compileFilter(`${where}: filter`, plan.filter),
-      snapshot: compileProjection(`${where}: watchProjection`, plan.watchProjection),
-    };
+  /** Compiles a definition, once; throws if it cannot be evaluated in memory. */
+  compile(plan: TaskPlan): Compiled {
+    const compiled = this.#compiled.get(plan) ?? compilePlan(`reactiveTask(${show(plan.task)})`, plan);
     this.#compiled.set(plan, compiled);
     return compiled;
   }

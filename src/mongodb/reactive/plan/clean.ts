@@ -1,5 +1,6 @@
 /** Deletes tasks that have been kept long enough. Reads ids only, in batches. */
 import type { Document } from 'mongodb';
+import type { Partition } from '../../../store/partitions.js';
 import type { Cleaned, TaskPlan } from '../../../store/reactive.js';
 import { run } from '../../context.js';
 import { aggregateExact, findExact } from '../../exact.js';
@@ -79,11 +80,12 @@ export async function clean(
   sources: MongodbSources,
   plan: TaskPlan,
   scope: { ids: readonly unknown[] } | { after?: string; limit: number },
+  partition: Partition,
 ): Promise<Cleaned> {
   return run('clean up', async () => {
     const place = await sources.open(plan.source);
     if ('ids' in scope) return { deleted: await deleteOrphans(place, plan, scope.ids) };
-    const page = await known(sources, plan, scope.after, scope.limit);
+    const page = await known(sources, plan, scope.after, scope.limit, partition);
     const deleted = await deleteOrphans(place, plan, page.ids);
     return { deleted, ...(page.after === undefined ? {} : { after: page.after }) };
   });

@@ -86,7 +86,7 @@ function refuseUnsendable(where: string, path: string, value: unknown): void {
   else for (const [key, item] of entriesOf(value)) refuseUnsendable(where, `${path}.${key}`, item);
 }
 
-export function checkFilter(where: string, filter: unknown): void {
+function checkFilter(where: string, filter: unknown): void {
   if (filter === undefined) return;
   if (!isObject(filter) && !isExpression(filter)) {
     throw new OptionError(
@@ -124,7 +124,7 @@ export function checkSourceFilter(where: string, query: unknown): void {
   refuseScripts(where, option, query);
 }
 
-export function checkProjection(where: string, projection: unknown): void {
+function checkProjection(where: string, projection: unknown): void {
   if (projection === undefined) return;
   const fix = 'name what is watched, such as { status: 1 }, or compute it';
   if (!isObject(projection) || Object.keys(projection).length === 0)
@@ -137,4 +137,11 @@ export function checkProjection(where: string, projection: unknown): void {
     if ((value === 0 || value === false) && field !== '_id')
       throw new OptionError(`${where}: watchProjection must not exclude "${field}"; ${fix}.`);
   }
+}
+
+/** Checks what the definition of a task tells by itself. */
+export function checkPlan(where: string, plan: TaskPlan): TaskPlan {
+  checkFilter(where, plan.filter);
+  checkProjection(where, plan.watchProjection);
+  return plan;
 }

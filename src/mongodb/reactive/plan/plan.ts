@@ -6,109 +6,11 @@ import type { Poisoned, TaskPlan } from '../../../store/reactive.js';
 import { literal, run } from '../../context.js';
 import { isOtherCollation, isTransient } from '../../errors.js';
 import { findExact } from '../../exact.js';
-import { keyOf, LATER, OURS, TASK_VERSION, textOf } from '../document.js';
+import { keyOf, OURS, textOf } from '../document.js';
 import { queryOf } from './filter.js';
 import { bisect } from './bisect.js';
+import { COUNTED, LEFT, leaveStage, snapshotStages, termsOf, writeStages } from './stages.js';
 import { type Place, type MongodbSources, withoutDocument } from '../sources.js';
-
-/** Holds the id, which the user's projection may leave out. */
-const OWN = '__tidemill';
-/** A larger snapshot would not fit into a document with the rest of its task. */
-const LARGEST_SNAPSHOT = 15_000_000;
-const TOO_LARGE =
-  'The watched document is larger than 15 MB; define watchProjection, so that less of it is kept.';
-
-/** Computes the snapshot of each document, with the id beside it. */
-function snapshotStages({ watchProjection }: TaskPlan): Document[] {
-  if (watchProjection === undefined) return [{ $replaceWith: { id: '$_id', snapshot: '$$ROOT' } }];
-  return [
-    { $project: { ...(watchProjection as Document), [OWN]: '$_id' } },
-    {
-      $replaceWith: {
-        id: `$${OWN}`,
-        snapshot: { $unsetField: { field: OWN, input: '$$ROOT' } },
-      },
-    },
-  ];
-}
-
-/** A task as it is first written. */
-function newTask(plan: TaskPlan, trace: TraceContext | undefined): Document {
-  const due = { $add: ['$$NOW', plan.debounce.waitMs] };
-  return {
-    _id: { task: literal(plan.task), id: '$id' },
-    v: { $literal: TASK_VERSION },
-    task: literal(plan.task),
-    sourceDocId: '$id',
-    status: { $cond: ['$large', 'failed', 'pending'] },
-    scheduledAt: due,
-    initialScheduledAt: due,
-    waitingSince: '$$NOW',
-    attempts: { $literal: 0 },
-    matched: { $literal: true },
-    lastObservedValues: { $cond: ['$large', null, '$snapshot'] },
-    lastError: { $cond: ['$large', TOO_LARGE, '$$REMOVE'] },
-    unplannable: { $cond: ['$large', true, '$$REMOVE'] },
-    createdAt: '$$NOW',
-    updatedAt: '$$NOW',
-    lockedAt: null,
-    ...keptTrace(trace),
-  };
-}
-
-const keptTrace = (trace: TraceContext | undefined): Document =>
-  trace === undefined ? {} : { trace: literal(trace) };
-
-const when = (condition: unknown, yes: unknown, no: unknown): Document => ({ $cond: [condition, yes, no] });
-
-/**
- * What becomes of an existing task (`$$new` is what a new one would be). It changes only if the document begins to
- * match or its snapshot differs. A document that is written as it was has no effect, except that a running task becomes
- * `touched`.
- */
-function changedTask(plan: TaskPlan, trace: TraceContext | undefined): Document[] {
-  const { waitMs, maxWaitMs } = plan.debounce;
-  const running = { $in: ['$status', ['processing', 'processing_dirty']] };
-  // A debounce that has begun continues; the delay of a retry is not one.
-  const since = when(
-    { $in: ['$status', ['pending', 'processing_dirty']] },
-    { $ifNull: ['$waitingSince', '$$NOW'] },
-    '$$NOW',
-  );
-  const settled = { $min: [{ $add: ['$$NOW', waitMs] }, { $add: [since, maxWaitMs] }] };
-  // A change starts a new sequence of attempts, unless the policy keeps the old one, and with it its delay. An attempt
-  // under way may yet be the first to fail, so it counts as part of a sequence.
-  const fresh = plan.resetRetriesOnDataChange
-    ? true
-    : { $and: [{ $not: [running] }, { $lte: ['$firstErrorAt', null] }] };
-  const due = { $max: [settled, '$$NOW', '$deferredUntil', when(fresh, null, '$scheduledAt')] };
-  const changed = { $ne: ['$lastObservedValues', '$$new.lastObservedValues'] };
-  const triggered = { $or: [{ $ne: ['$matched', true] }, changed] };
-  const large = { $eq: ['$$new.unplannable', true] };
-  const next: Document = {
-    status: when(running, 'processing_dirty', when(large, 'failed', 'pending')),
-    lastObservedValues: '$$new.lastObservedValues',
-    lastError: when(large, TOO_LARGE, '$lastError'),
-    unplannable: when(large, true, '$$REMOVE'),
-    matched: true,
-    waitingSince: since,
-    scheduledAt: due,
-    initialScheduledAt: when({ $gt: ['$deferredUntil', null] }, '$initialScheduledAt', due),
-    // The running attempt was claimed for other values; its `getDocument` must not return these in their place.
-    overtaken: when({ $and: [running, changed] }, true, '$overtaken'),
-    attempts: when(fresh, 0, '$attempts'),
-    firstErrorAt: when(fresh, null, '$firstErrorAt'),
-    updatedAt: '$$NOW',
-    ...keptTrace(trace),
-  };
-  // The running attempt may be about to skip for a state that has passed. Its settlement must know that the planner has
-  // looked at the document since.
-  const touched = when(running, { $mergeObjects: ['$$ROOT', { touched: true }] }, '$$ROOT');
-  const without = (field: string, input: unknown): Document => ({ $unsetField: { field, input } });
-  const before = without('trace', without('unplannable', '$$ROOT'));
-  const planned = when(triggered, { $mergeObjects: [before, next] }, touched);
-  return [{ $replaceWith: when(LATER, '$$ROOT', planned) }];
-}
 
 /** The statement that plans a batch of one task. */
 export function planPipeline(
@@ -121,16 +23,7 @@ export function planPipeline(
   return [
     { $match: { $and: [{ _id: { $in: ids } }, query] } },
     ...snapshotStages(plan),
-    { $set: { large: { $gt: [{ $bsonSize: '$snapshot' }, LARGEST_SNAPSHOT] } } },
-    { $replaceWith: newTask(plan, trace) },
-    {
-      $merge: {
-        into: place.tasks.collectionName,
-        on: '_id',
-        whenMatched: changedTask(plan, trace),
-        whenNotMatched: 'insert',
-      },
-    },
+    ...writeStages(termsOf(plan), place, trace),
   ];
 }
 
@@ -260,13 +153,6 @@ export async function park(
   });
 }
 
-/** Tasks that count as matching, or that could not be planned. For both, a document that does not match is a change. */
-const COUNTED: Document = { ...OURS, $or: [{ matched: true }, { unplannable: true }] };
-const LEFT: Document = {
-  matched: when(LATER, '$matched', false),
-  unplannable: when(LATER, '$unplannable', '$$REMOVE'),
-};
-
 /** Marks the tasks of these ids whose document is gone or no longer matches. */
 export function unmatchPipeline(
   of: TaskPlan,
@@ -277,14 +163,7 @@ export function unmatchPipeline(
   return [
     { $match: { _id: { $in: ids.map((id) => keyOf(of.task, id)) }, ...COUNTED } },
     ...withoutDocument(place, query),
-    {
-      $merge: {
-        into: place.tasks.collectionName,
-        on: '_id',
-        whenMatched: [{ $set: LEFT }],
-        whenNotMatched: 'discard',
-      },
-    },
+    leaveStage(place),
   ];
 }
 

@@ -1,9 +1,11 @@
 /** Starts fresh sequences of attempts: requested by hand, or by a new version of a handler. */
 import type { Document } from 'mongodb';
+import type { Partition } from '../../../store/partitions.js';
 import type { TaskFilter, TaskPlan } from '../../../store/reactive.js';
 import { run } from '../../context.js';
 import { aggregateExact } from '../../exact.js';
 import { OURS } from '../document.js';
+import { inPartition } from '../partition.js';
 import { inBatches, selected, taken, type Located, type Selection } from '../query/select.js';
 import type { MongodbSources } from '../sources.js';
 import { keysOf } from './walk.js';
@@ -35,11 +37,13 @@ export async function reprocess(
   sources: MongodbSources,
   plan: TaskPlan,
   which: 'reprocess_failed' | 'reprocess_all',
+  partition: Partition,
 ): Promise<number> {
   const { tasks } = sources.place(plan.source);
   const statuses =
     which === 'reprocess_failed' ? ['failed'] : ['failed', 'completed', 'processing', 'processing_dirty'];
-  const filter = { task: plan.task, status: { $in: statuses }, ...RESETTABLE };
+  const own = inPartition(partition, '$_id.id');
+  const filter = { task: plan.task, status: { $in: statuses }, ...RESETTABLE, ...own };
   const { modifiedCount } = await run('reprocess', () => tasks.updateMany(filter, [...resetPipeline]));
   return modifiedCount;
 }

@@ -1,9 +1,11 @@
 /** Walks over all documents of a source, or all tasks of a name: ids only, one page at a time. */
 import { MaxKey, MinKey, type Document } from 'mongodb';
+import type { Partition } from '../../../store/partitions.js';
 import type { IdPage, Source, TaskPlan } from '../../../store/reactive.js';
 import { run } from '../../context.js';
 import { findExact } from '../../exact.js';
 import { fromText, keyOf, textOf, type TaskKey } from '../document.js';
+import { inPartition } from '../partition.js';
 import type { MongodbSources } from '../sources.js';
 
 /** Every id lies between these. */
@@ -19,6 +21,7 @@ export async function documents(
   source: Source,
   after: string | undefined,
   limit: number,
+  partition: Partition,
 ): Promise<IdPage> {
   const place = sources.place(source);
   const { source: collection } = place;
@@ -28,7 +31,8 @@ export async function documents(
       sources.forget(source);
       await sources.mend(place);
     }
-    const cursor = findExact(collection, {}, { projection: { _id: 1 }, batchSize: limit + 2 })
+    const own = inPartition(partition, '$_id');
+    const cursor = findExact(collection, own, { projection: { _id: 1 }, batchSize: limit + 2 })
       .sort({ _id: 1 })
       .hint({ _id: 1 })
       .limit(limit + 1);
@@ -37,7 +41,7 @@ export async function documents(
     const ids = (await cursor.toArray()).map((row): unknown => row['_id']);
     // With a lower bound, the server leaves out the greatest key of all.
     if (after !== undefined && ids.length <= limit)
-      ids.push(...(await collection.find({ _id: TOP }).toArray()).map((row) => row._id));
+      ids.push(...(await collection.find({ _id: TOP, ...own } as never).toArray()).map((row) => row._id));
     // The bound is inclusive.
     const rest = ids.filter((id) => textOf(id) !== after);
     const last = rest.at(-1);
@@ -56,11 +60,15 @@ export async function known(
   of: TaskPlan,
   after: string | undefined,
   limit: number,
+  partition: Partition,
 ): Promise<IdPage> {
   const { tasks } = sources.place(of.source);
   return run('read task ids', async () => {
     const from = after === undefined ? keyOf(of.task, BOTTOM) : (fromText(after) as Document);
-    const cursor = findExact(tasks, {}, { projection: { _id: 1 }, batchSize: limit + 2 })
+    const cursor = findExact(tasks, inPartition(partition, '$_id.id'), {
+      projection: { _id: 1 },
+      batchSize: limit + 2,
+    })
       .sort({ _id: 1 })
       .hint({ _id: 1 })
       .min({ _id: from })

@@ -58,18 +58,19 @@ export function isCaptured(names: Names, shape: Shape): boolean {
 }
 
 /**
- * The trigger function of one table. It runs with the rights of the role that created it, so the application's role
+ * The body of the trigger function of one table. It runs with the rights of the role that created it, so the application's role
  * needs none. It wakes the planner only if the planner has asked for it: PostgreSQL serializes the commits of
  * transactions that notify.
  */
-function captureFunction(names: Names, shape: Shape): string {
-  const { changes, idle, changesChannel } = reactiveNames(names);
+function captureBody(names: Names, shape: Shape): string {
+  const { changes, idle, changesChannel, mayCapture } = reactiveNames(names);
   const source = literal(captureOf(shape));
   const note = (kind: string, key: string, from = ''): string =>
     `insert into ${changes} (source, key, kind) select ${source}, ${key}, '${kind}'${from};`;
   const key = (row: string): string => keyText(shape.key, row);
-  const body = `
+  return `
   begin
+    if not ${mayCapture}() then return null; end if;
     if TG_OP = 'TRUNCATE' then ${note('truncate', `''`)}
     elsif TG_LEVEL = 'STATEMENT' then
       if TG_OP = 'INSERT' then ${note('insert', key('n'), ' from tidemill_new n')}
@@ -88,11 +89,30 @@ function captureFunction(names: Names, shape: Shape): string {
     end if;
     return null;
   end`;
-  return `create or replace function ${names.table(functionName(shape))}() returns trigger
+}
+
+const captureFunction = (names: Names, shape: Shape): string =>
+  `create or replace function ${names.table(functionName(shape))}() returns trigger
     language plpgsql security definer set search_path = pg_catalog, pg_temp
     ${shape.key.every(isPlain) ? '' : SETTINGS}
-  as ${literal(body)}`;
-}
+  as ${literal(captureBody(names, shape))}`;
+
+/** $1 Tidemill's schema · $2 the name of a function · $3 its body */
+const OUTDATED = `select 'true' as json from pg_catalog.pg_proc p
+  join pg_catalog.pg_namespace n on n.oid = p.pronamespace
+  where n.nspname = $1::text and p.proname = $2::text and p.prosrc <> $3::text
+    and pg_catalog.pg_has_role(p.proowner, 'usage')`;
+
+/** True if an older version made the function of a table, and this role may replace it. */
+export const isFunctionOutdated = async (on: Queryable, names: Names, shape: Shape): Promise<boolean> => {
+  const values = [names.schema, functionName(shape), captureBody(names, shape)];
+  return (await rows<boolean>(on, OUTDATED, values)).length > 0;
+};
+
+/** The triggers stay, so the table is neither locked nor reconciled. */
+export const renewFunction = async (on: Queryable, names: Names, shape: Shape): Promise<void> => {
+  await on.query(captureFunction(names, shape));
+};
 
 /** True if the key was written differently: equal values may have different texts, and the key is the text. */
 const moved = ({ key }: Shape): string => {

@@ -1,9 +1,11 @@
 /** Reads the changes that triggers have recorded. */
 import { StoreError } from '../../../core/errors.js';
+import type { Partition } from '../../../store/partitions.js';
 import type { Sql } from '../../connection/connection.js';
 import { ms } from '../../jobs/record.js';
 import { rows } from '../../connection/rows.js';
 import type { SequenceGaps } from './sequence-gaps.js';
+import { inPartition, WHOLE } from '../partition.js';
 import { namesOf } from '../place.js';
 
 export interface Noted {
@@ -24,22 +26,33 @@ interface Answer {
   /** The newest number that was handed out. */
   readonly last: number;
   readonly rows: readonly Noted[];
+  /** The numbers of changes that belong to other partitions. */
+  readonly others: readonly number[];
 }
+
+/** A condition: a change belongs to the partition. What concerns a whole table belongs to partition 0. */
+const isOwn = (partition: Partition): string =>
+  partition.of === 1
+    ? 'true'
+    : `(case when c.kind = 'truncate' then ${partition.index === 0 ? 'true' : 'false'} else ${inPartition(partition, 'c.key')} end)`;
 
 /**
  * The age of a transaction id counts from the next one, which tells the next id without using one up.
  *
  * $1 spans to read, in order · $2 limit
  */
-export const readStatement = (sql: Sql): string => {
+export const readStatement = (sql: Sql, partition: Partition = WHOLE): string => {
   const { changes, changeNumbers } = namesOf(sql);
+  const own = isOwn(partition);
+  const others =
+    partition.of === 1 ? `'[]'::json` : `coalesce(json_agg(c.seq) filter (where not ${own}), '[]')`;
   return `select json_build_object(
       'xmin', pg_snapshot_xmin(s.now)::text::bigint,
       'next', pg_snapshot_xmax(s.now)::text::bigint + age(pg_snapshot_xmax(s.now)::xid),
       'last', (select case when is_called then last_value else 0 end from ${changeNumbers}),
-      'rows', (
-        select coalesce(json_agg(json_build_object('seq', c.seq, 'source', c.source, 'key', c.key, 'kind', c.kind,
-          'at', ${ms('c.at')}) order by c.seq), '[]')
+      'read', (
+        select json_build_object('others', ${others}, 'rows', coalesce(json_agg(json_build_object('seq', c.seq,
+          'source', c.source, 'key', c.key, 'kind', c.kind, 'at', ${ms('c.at')}) order by c.seq) filter (where ${own}), '[]'))
         from (
           select c.* from json_to_recordset($1::text::json) as gap(lo bigint, hi bigint)
           cross join lateral (
@@ -84,6 +97,8 @@ export class ChangeReader {
   readonly #sql: Sql;
   readonly #gaps: SequenceGaps;
   readonly #limit: number;
+  readonly #partition: Partition;
+  #isFull = false;
   #highest = 0;
   /**
    * The newest number of an earlier read, and a transaction id above that of any transaction that has such a number.
@@ -92,21 +107,32 @@ export class ChangeReader {
   /** When the mark was completed, or the writers were last asked for. */
   #waitsSince = 0;
 
-  constructor(sql: Sql, gaps: SequenceGaps, limit: number) {
+  constructor(sql: Sql, gaps: SequenceGaps, limit: number, partition: Partition = WHOLE) {
+    this.#partition = partition;
     this.#sql = sql;
     this.#gaps = gaps;
     this.#limit = limit;
+  }
+
+  /** True if the last read may have left changes behind. */
+  get isFull(): boolean {
+    return this.#isFull;
   }
 
   async read(): Promise<readonly Noted[]> {
     // Asked before reading, so that the read sees what the ended writers committed.
     const areOver = await this.#areWritersOver();
     const gaps = JSON.stringify(this.#gaps.gaps());
-    const [answer] = await rows<Answer>(this.#sql.driver, readStatement(this.#sql), [gaps, this.#limit]);
-    if (answer === undefined) return [];
+    const statement = readStatement(this.#sql, this.#partition);
+    type Row = Omit<Answer, 'rows' | 'others'> & { readonly read: Pick<Answer, 'rows' | 'others'> };
+    const [row] = await rows<Row>(this.#sql.driver, statement, [gaps, this.#limit]);
+    if (row === undefined) return [];
+    const answer = { ...row, ...row.read };
     this.#refuseGoingBack(answer);
     for (const { seq } of answer.rows) this.#gaps.add(seq);
+    for (const seq of answer.others) this.#gaps.skip(seq);
     this.#decide(answer, areOver);
+    this.#isFull = answer.rows.length + answer.others.length >= this.#limit;
     return answer.rows;
   }
 
@@ -122,14 +148,15 @@ export class ChangeReader {
   /**
    * The transaction with the newest number had begun before the next read, so a mark is complete only with that read.
    */
-  #decide({ xmin, next, last, rows: read }: Answer, areOver: boolean): void {
+  #decide({ xmin, next, last, rows: read, others }: Answer, areOver: boolean): void {
     const mark = this.#mark;
     if (mark === undefined) this.#mark = { last };
     else if (mark.next === undefined) {
       this.#mark = { ...mark, next };
       this.#waitsSince = this.#sql.clock.monotonic();
     } else if (areOver || xmin >= mark.next) {
-      const seen = read.length < this.#limit ? mark.last : Math.min(mark.last, (read.at(-1)?.seq ?? 1) - 1);
+      const newest = Math.max(read.at(-1)?.seq ?? 1, ...others);
+      const seen = read.length + others.length < this.#limit ? mark.last : Math.min(mark.last, newest - 1);
       this.#gaps.decided(seen);
       this.#mark = { last };
     }

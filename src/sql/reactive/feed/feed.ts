@@ -1,11 +1,20 @@
 import { Backoff } from '../../../core/backoff.js';
 import { pause } from '../../../core/clock.js';
 import { OptionError, StoreError } from '../../../core/errors.js';
-import type { Feed, FeedEvent, FeedRequest, Term } from '../../../store/reactive.js';
-import type { Listening } from '../../connection/driver.js';
+import type { Partition } from '../../../store/partitions.js';
+import {
+  HistoryLostError,
+  type Feed,
+  type FeedEvent,
+  type FeedRequest,
+  type Term,
+} from '../../../store/reactive.js';
+import type { Listening, Queryable } from '../../connection/driver.js';
 import { run } from '../../connection/errors.js';
 import { ChangeReader, type Noted } from './changes.js';
+import { resumeCapture } from './outbox.js';
 import { SequenceGaps, Position } from './sequence-gaps.js';
+import { tablesOf } from '../partition.js';
 import { namesOf } from '../place.js';
 import { captureOf, signatureOf } from '../../tables/shape.js';
 import type { SqlSources } from '../sources.js';
@@ -28,6 +37,7 @@ class TableFeed implements Feed {
   readonly #sources: SqlSources;
   readonly #collections: readonly string[];
   readonly #term: Term;
+  readonly #partition: Partition;
   readonly #gaps = new SequenceGaps();
   readonly #reader: ChangeReader;
   readonly #closed = new AbortController();
@@ -53,11 +63,12 @@ class TableFeed implements Feed {
   /** The position of the event that was returned last. */
   #returned: Position;
 
-  constructor(sources: SqlSources, { collections, term }: FeedRequest) {
+  constructor(sources: SqlSources, { collections, term }: FeedRequest, partition: Partition) {
+    this.#partition = partition;
     this.#sources = sources;
     this.#collections = collections;
     this.#term = term;
-    this.#reader = new ChangeReader(sources.sql, this.#gaps, PAGE);
+    this.#reader = new ChangeReader(sources.sql, this.#gaps, PAGE, partition);
     this.#arrived = this.#returned = new Position(this.#gaps, 0);
   }
 
@@ -68,6 +79,7 @@ class TableFeed implements Feed {
   async open(): Promise<this> {
     // A leader that died may have left the flag set.
     await this.#arm(false);
+    await this.#resume();
     await this.#inspect();
     return this;
   }
@@ -101,12 +113,25 @@ class TableFeed implements Feed {
   async #look(): Promise<void> {
     const { clock } = this.#sources.sql;
     if (this.#closed.signal.aborted) throw new StoreError('watch: the feed was closed.', { transient: true });
-    if (clock.monotonic() - this.#inspectedAt >= INSPECT_MS) await this.#inspect();
+    if (clock.monotonic() - this.#inspectedAt >= INSPECT_MS) {
+      await this.#resume();
+      await this.#inspect();
+    }
     const noted = await this.#reader.read();
     if (noted.length > 0) {
       await this.#deliver(noted);
       await this.#busy(noted.length);
-    } else if (this.#queue.length === 0) await this.#idle();
+    } else if (this.#queue.length === 0 && !this.#reader.isFull) await this.#idle();
+  }
+
+  /** The leader of partition 0 does this for all. */
+  async #resume(): Promise<void> {
+    if (this.#partition.index > 0) return;
+    const limit = await resumeCapture(this.#sources.sql, this.#term);
+    if (limit !== undefined)
+      throw new HistoryLostError(
+        `The outbox reached its limit of ${String(limit)} changes, and later changes were not recorded.`,
+      );
   }
 
   /** An unknown source may belong to triggers that were made a moment ago. */
@@ -166,17 +191,33 @@ class TableFeed implements Feed {
 
   async #arm(armed: boolean): Promise<void> {
     const { driver } = this.#sources.sql;
-    const { idle, planner } = namesOf(this.#sources.sql);
+    if (this.#partition.of === 1) await this.#setFlag(driver, armed);
+    else
+      await driver.transaction(async (transaction) => {
+        // One reader at a time, each with a new look at the others: the flag is up while any of them is idle.
+        await transaction.query(`select from ${namesOf(this.#sources.sql).planner} for update`);
+        await this.#setFlag(transaction, armed);
+      });
+    this.#armed = armed;
+    // Closed meanwhile: nobody else takes the flag down.
+    if (armed && this.#closed.signal.aborted) await this.#arm(false);
+  }
+
+  async #setFlag(on: Queryable, armed: boolean): Promise<void> {
+    const names = namesOf(this.#sources.sql);
+    const { leaders, leader } = tablesOf(names, this.#partition);
     const { life, term } = this.#term;
+    const leads = `${leader} and life = $3::text and term = $4::bigint`;
     // A former leader that resumes late must not clear its successor's flag. While the row is locked, no other instance
     // can take over.
-    await driver.query(
-      `with leads as materialized (
-         select from ${planner} where life = $3::text and term = $4::bigint for share
-       ) select setval($1::text::regclass, $2::bigint)::text as json from leads`,
-      [idle, armed ? 1 : 0, life, term],
-    );
-    this.#armed = armed;
+    const alone = `with leads as materialized (select from ${leaders} where ${leads} for share)
+      select setval($1::text::regclass, $2::bigint)::text as json from leads`;
+    const { index } = this.#partition;
+    const others = `(${index === 0 ? 'false' : `exists (select from ${names.planner} where idle)`} or exists (
+      select from ${names.partitions} where idle and partition <> ${String(index)}))`;
+    const among = `with own as (update ${leaders} set idle = $2::bigint = 1 where ${leads} returning 1)
+      select setval($1::text::regclass, case when ${others} then 1 else $2::bigint end)::text as json from own`;
+    await on.query(this.#partition.of === 1 ? alone : among, [names.idle, armed ? 1 : 0, life, term]);
   }
 
   async #listen(): Promise<void> {
@@ -232,8 +273,8 @@ class TableFeed implements Feed {
   }
 }
 
-export function openFeed(sources: SqlSources, request: FeedRequest): Promise<Feed> {
+export function openFeed(sources: SqlSources, request: FeedRequest, partition: Partition): Promise<Feed> {
   if (request.database !== undefined)
     throw new OptionError('A PostgreSQL store watches tables of its own database only.');
-  return run('watch', () => new TableFeed(sources, request).open());
+  return run('watch', () => new TableFeed(sources, request, partition).open());
 }

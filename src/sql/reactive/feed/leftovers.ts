@@ -6,7 +6,9 @@ import { run } from '../../connection/errors.js';
 import { rows } from '../../connection/rows.js';
 import { dropStatements, dropUnusedFunctions } from './capture.js';
 import { namesOf } from '../place.js';
-import { parseName, readShape } from '../../tables/shape.js';
+import type { Names } from '../../schema/names.js';
+import { readShape, type Shape } from '../../tables/shape.js';
+import { parseName } from '../../tables/table-name.js';
 import type { SqlSources } from '../sources.js';
 
 /** A table with Tidemill's triggers, and the tasks on it that live instances run. */
@@ -48,6 +50,14 @@ export function leftoverTables(sources: SqlSources): Promise<readonly string[]> 
   });
 }
 
+/** Drops the triggers of a table and their functions. Returns false if there were none. */
+export async function dropCapture(on: Queryable, names: Names, shape: Shape): Promise<boolean> {
+  const statements = dropStatements(names, shape);
+  for (const statement of statements) await on.query(statement);
+  await dropUnusedFunctions(on, names, shape);
+  return statements.length > 0;
+}
+
 /**
  * Drops the triggers of a table, and what the cluster knows of the tasks on it: a planner that knew them would create
  * the triggers again. Definitions stay, since an instance may be about to advertise one; its task then counts as new.
@@ -56,7 +66,7 @@ export function leftoverTables(sources: SqlSources): Promise<readonly string[]> 
 export async function dropTriggers(sources: SqlSources, collection: string): Promise<boolean> {
   const where = `dropTriggers(${show(collection)})`;
   const { names } = sources.sql;
-  const { definitions, states, sources: kept } = namesOf(sources.sql);
+  const { definitions, states, partitionStates, sources: kept } = namesOf(sources.sql);
   const drop = async (transaction: Queryable): Promise<boolean> => {
     const shape = await readShape(transaction, names.schema, parseName(where, collection));
     if (shape === undefined) return false;
@@ -68,12 +78,10 @@ export async function dropTriggers(sources: SqlSources, collection: string): Pro
         `${where}: live instances run ${busy.tasks.join(', ')} on this table. Deploy without these tasks first.`,
       );
     const tasks = `(select task from ${definitions} where source = $1::text)`;
-    await transaction.query(`delete from ${states} where task in ${tasks}`, [shape.name]);
+    for (const table of [states, partitionStates])
+      await transaction.query(`delete from ${table} where task in ${tasks}`, [shape.name]);
     await transaction.query(`delete from ${kept} where name = $1::text`, [shape.name]);
-    const statements = dropStatements(names, shape);
-    for (const statement of statements) await transaction.query(statement);
-    await dropUnusedFunctions(transaction, names, shape);
-    return statements.length > 0;
+    return dropCapture(transaction, names, shape);
   };
   return run('drop triggers', () => sources.alone(where, drop));
 }

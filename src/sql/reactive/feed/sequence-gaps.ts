@@ -34,6 +34,11 @@ export class SequenceGaps {
 
   add(seq: number): void {
     this.#unsaved.push(seq);
+    this.skip(seq);
+  }
+
+  /** Notes a change that was seen and belongs to another reader, which deletes it. */
+  skip(seq: number): void {
     let at = this.#spans.length;
     while (at > 0 && (this.#spans[at - 1] as Span)[0] > seq) at -= 1;
     this.#spans.splice(at, 0, [seq, seq]);

@@ -1,10 +1,12 @@
 /** Deletes tasks that have outlived their rows, and resets finished ones. */
+import type { Partition } from '../../../store/partitions.js';
 import type { Cleaned, TaskPlan } from '../../../store/reactive.js';
 import { run } from '../../connection/errors.js';
 import { rows } from '../../connection/rows.js';
 import { Arguments, pinned } from '../../tables/arguments.js';
 import { isolated } from './isolate.js';
 import { known } from './pages.js';
+import { inPartition } from '../partition.js';
 import { namesOf, NOW, RUNNING } from '../place.js';
 import type { Shape } from '../../tables/shape.js';
 import type { SqlSources } from '../sources.js';
@@ -58,10 +60,11 @@ export async function clean(
   sources: SqlSources,
   plan: TaskPlan,
   scope: { ids: readonly unknown[] } | { after?: string; limit: number },
+  partition: Partition,
 ): Promise<Cleaned> {
   return run('clean up', async () => {
     if ('ids' in scope) return { deleted: await deleteOrphans(sources, plan, scope.ids) };
-    const page = await known(sources, plan, scope.after, scope.limit);
+    const page = await known(sources, plan, scope.after, scope.limit, partition);
     const deleted = await deleteOrphans(sources, plan, page.ids);
     return { deleted, ...(page.after === undefined ? {} : { after: page.after }) };
   });
@@ -79,10 +82,12 @@ export async function reprocess(
   { sql }: SqlSources,
   { task }: TaskPlan,
   which: 'reprocess_failed' | 'reprocess_all',
+  partition: Partition,
 ): Promise<number> {
   const statuses = which === 'reprocess_failed' ? `status = 'failed'` : `status <> 'pending'`;
   const text = `with reset as (
-      update ${namesOf(sql).tasks} set ${RESET} where task = $1::text and ${statuses} and ${RESETTABLE} returning 1
+      update ${namesOf(sql).tasks} set ${RESET} where task = $1::text and ${statuses} and ${RESETTABLE}
+        and ${inPartition(partition, 'key')} returning 1
     ) select count(*)::text as json from reset`;
   const [count = 0] = await run('reprocess', () => rows<number>(sql.driver, text, [task]));
   return count;

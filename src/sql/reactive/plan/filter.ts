@@ -1,4 +1,4 @@
-/** Checks filters: what can be said about one without knowing its table. */
+/** Checks filters and projections: what can be said about one without knowing its table. */
 import { OptionError } from '../../../core/errors.js';
 import { show, suggestion } from '../../../core/options.js';
 import { isSqlFragment } from '../../../core/text/sql-fragment.js';
@@ -105,3 +105,16 @@ const isScalar = (value: unknown): boolean =>
   typeof value === 'boolean' ||
   typeof value === 'bigint' ||
   (typeof value === 'number' && Number.isFinite(value));
+
+const FIX = "name columns or paths into JSON, such as { status: 1, 'address.city': 1 }";
+
+export function checkProjection(where: string, option: string, projection: unknown): void {
+  if (projection === undefined) return;
+  if (!isPlain(projection) || Object.keys(projection).length === 0)
+    throw new OptionError(`${where}: ${option} must ${FIX}; got ${show(projection)}.`);
+  for (const [field, value] of Object.entries(projection)) {
+    if (value === 1 || value === true) continue;
+    const what = value === 0 || value === false ? 'exclude' : 'compute';
+    throw new OptionError(`${where}: ${option} must not ${what} "${field}"; ${FIX}.`);
+  }
+}

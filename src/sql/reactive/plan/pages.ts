@@ -1,10 +1,12 @@
 /** Reads keys in pages, in the order of an index. */
+import type { Partition } from '../../../store/partitions.js';
 import type { IdPage, Source, TaskPlan } from '../../../store/reactive.js';
 import { run } from '../../connection/errors.js';
 import { quoted } from '../../schema/names.js';
 import { rows } from '../../connection/rows.js';
 import { Arguments, pinned } from '../../tables/arguments.js';
 import { keyText } from '../feed/capture.js';
+import { inPartition, WHOLE } from '../partition.js';
 import { namesOf } from '../place.js';
 import { tableOf, typeOf, type Shape } from '../../tables/shape.js';
 import type { SqlSources } from '../sources.js';
@@ -21,12 +23,17 @@ export function documentsStatement(
   shape: Shape,
   after: string | undefined,
   limit: number,
+  partition: Partition = WHOLE,
 ): { readonly text: string; readonly args: Arguments } {
   const args = new Arguments();
   const columns = shape.key.map(({ name }) => `t.${quoted(name)}`).join(', ');
   const last = after === undefined ? '' : args.add(after, 'json');
   const beyond = shape.key.map((column, at) => `(${last} ->> ${String(at)})::${typeOf(column)}`).join(', ');
-  const where = after === undefined ? '' : `where (${columns}) > (${beyond})`;
+  const conditions = [
+    ...(after === undefined ? [] : [`(${columns}) > (${beyond})`]),
+    ...(partition.of === 1 ? [] : [inPartition(partition, keyText(shape.key, 't'))]),
+  ];
+  const where = conditions.length === 0 ? '' : `where ${conditions.join(' and ')}`;
   const text = `select to_json(key)::text from (
       select ${keyText(shape.key, 't')} as key from ${tableOf(shape)} t ${where}
       order by ${columns} limit ${args.add(String(limit), 'integer')}
@@ -39,13 +46,14 @@ export async function documents(
   source: Source,
   after: string | undefined,
   limit: number,
+  partition: Partition,
 ): Promise<IdPage> {
   // A pass over the whole table often follows a change of its shape.
   if (after === undefined) sources.forget(source);
   return run('read keys', () =>
     withShape(sources, source, async (shape) => {
       if (shape === undefined) return { ids: [] };
-      const { text, args } = documentsStatement(shape, after, limit + 1);
+      const { text, args } = documentsStatement(shape, after, limit + 1, partition);
       return pageOf(await pinned<string>(sources.sql.driver, namesOf(sources.sql).pinned, text, args), limit);
     }),
   );
@@ -57,9 +65,10 @@ export async function known(
   { task }: TaskPlan,
   after: string | undefined,
   limit: number,
+  partition: Partition,
 ): Promise<IdPage> {
   const text = `select to_json(key)::text as json from ${namesOf(sql).tasks}
-    where task = $1::text and key > $2::text order by key limit $3::integer`;
+    where task = $1::text and key > $2::text and ${inPartition(partition, 'key')} order by key limit $3::integer`;
   const keys = await run('read task keys', () =>
     rows<string>(sql.driver, text, [task, after ?? '', limit + 1]),
   );

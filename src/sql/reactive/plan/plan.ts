@@ -1,5 +1,6 @@
 /** Turns rows into tasks. The server evaluates filter and projection, compares with the snapshot, and writes. */
 import type { TraceContext } from '../../../core/tracer.js';
+import type { Partition } from '../../../store/partitions.js';
 import type { Poisoned, TaskPlan } from '../../../store/reactive.js';
 import { aroundLocks } from '../../connection/around-locks.js';
 import type { Sql } from '../../connection/connection.js';
@@ -11,16 +12,16 @@ import { docId, found, given, holds, namesOf, NOW, RUNNING } from '../place.js';
 import type { Shape } from '../../tables/shape.js';
 import { projected } from './snapshot.js';
 import type { SqlSources } from '../sources.js';
-import { inTurn, withShape } from '../statements.js';
+import { inTurn, turnOf, withShape } from '../statements.js';
 import { conditionOf } from '../../tables/translate.js';
 
 export const whereOf = ({ task }: TaskPlan): string => `reactiveTask(${JSON.stringify(task)})`;
 
-const running = `k.status in ${RUNNING}`;
+export const running: string = `k.status in ${RUNNING}`;
 /** The task was planned for a row of another table with the same key: nothing that it has of that row counts. */
-const moved = `(coalesce(k.source, (select origin from home), excluded.source) <> excluded.source)`;
+const moved = `(coalesce(k.source, (select h.origin from home h where h.task = k.task), excluded.source) <> excluded.source)`;
 const changed = `(k.last_observed_values is distinct from excluded.last_observed_values or ${moved})`;
-const triggered = `(not k.matched or ${changed})`;
+export const triggered: string = `(not k.matched or ${changed})`;
 const whenTriggered = (column: string, value: string): string =>
   `${column} = case when ${triggered} then ${value} else k.${column} end`;
 
@@ -31,7 +32,7 @@ const unlessMoved = (column: string): string =>
  * What happens to a task that exists (`excluded` is what a new one would be). Nothing, unless the row begins to match
  * or its snapshot changed: writing a row without changing it leaves no trace.
  */
-function changedTask({ debounce, resetRetriesOnDataChange }: TaskPlan): string {
+export function changedTask({ debounce, resetRetriesOnDataChange }: TaskPlan): string {
   const ms = (value: number): string => `${String(value)} * interval '1 millisecond'`;
   // A debounce that has begun continues. The delay of a retry is not one.
   const since = `(case when k.status in ('pending', 'processing_dirty') then coalesce(k.waiting_since, ${NOW}) else ${NOW} end)`;
@@ -92,7 +93,7 @@ export function planStatement(
     ), blocked as materialized (select key from there where key not in (select key from free))`;
   const snapshot = projected(where, shape, plan.watchProjection, 'f.doc', args, picked);
   const text = `with ${given(shape, args.json(keys))}, ${found(shape)}, home as materialized (
-      select origin from ${states} where task = ${task}
+      select task, origin from ${states} where task = ${task}
     ), seen as materialized (
       select f.key, ${docId(shape, '(f.doc)')} as id, ${snapshot} as snapshot
       from found f where ${condition}
@@ -122,6 +123,7 @@ export async function plan(
   of: TaskPlan,
   ids: readonly unknown[],
   limitMs: number,
+  partition: Partition,
   trace?: TraceContext,
 ): Promise<readonly Poisoned[]> {
   const { sql } = sources;
@@ -129,7 +131,9 @@ export async function plan(
     aroundLocks<readonly string[]>(
       (skipLocked) => {
         const { text, args } = planStatement(sql, shape, of, some, skipLocked, trace);
-        return inTurn(sql, of.task, limitMs, (on) => pinned<string>(on, namesOf(sql).pinned, text, args));
+        return inTurn(sql, [turnOf(of.task, partition)], limitMs, (on) =>
+          pinned<string>(on, namesOf(sql).pinned, text, args),
+        );
       },
       () => some,
     );

@@ -1,24 +1,8 @@
 /** The watched part of a row, built and compared by the server. */
-import { OptionError } from '../../../core/errors.js';
-import { show } from '../../../core/options.js';
 import { quoted } from '../../schema/names.js';
 import { fieldOf, type Field } from '../../tables/fields.js';
-import { isPlain } from './filter.js';
 import type { Arguments } from '../../tables/arguments.js';
 import type { Shape } from '../../tables/shape.js';
-
-const FIX = "name columns or paths into JSON, such as { status: 1, 'address.city': 1 }";
-
-export function checkProjection(where: string, option: string, projection: unknown): void {
-  if (projection === undefined) return;
-  if (!isPlain(projection) || Object.keys(projection).length === 0)
-    throw new OptionError(`${where}: ${option} must ${FIX}; got ${show(projection)}.`);
-  for (const [field, value] of Object.entries(projection)) {
-    if (value === 1 || value === true) continue;
-    const what = value === 0 || value === false ? 'exclude' : 'compute';
-    throw new OptionError(`${where}: ${option} must not ${what} "${field}"; ${FIX}.`);
-  }
-}
 
 /** Keys with the keys below them. A key with none below it is taken whole. */
 type Tree = Map<string, Tree>;

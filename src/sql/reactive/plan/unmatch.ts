@@ -1,4 +1,5 @@
 /** Marks tasks whose row is gone or no longer matches. */
+import type { Partition } from '../../../store/partitions.js';
 import type { Poisoned, TaskPlan } from '../../../store/reactive.js';
 import { aroundLocks } from '../../connection/around-locks.js';
 import { run } from '../../connection/errors.js';
@@ -8,7 +9,7 @@ import { found, given, holds, namesOf } from '../place.js';
 import { blockedKeys, whereOf } from './plan.js';
 import type { Shape } from '../../tables/shape.js';
 import type { SqlSources } from '../sources.js';
-import { inTurn, withShape } from '../statements.js';
+import { inTurn, turnOf, withShape } from '../statements.js';
 import { conditionOf } from '../../tables/translate.js';
 
 /**
@@ -65,13 +66,16 @@ export async function unmatch(
   of: TaskPlan,
   ids: readonly unknown[],
   limitMs: number,
+  partition: Partition,
 ): Promise<readonly Poisoned[]> {
   const { sql } = sources;
   const once = (shape: Shape | undefined, some: readonly string[], odd = false): Promise<readonly string[]> =>
     aroundLocks<readonly string[]>(
       (skipLocked) => {
         const { text, args } = unmatchStatement(sources, shape, of, some, { skipLocked, odd });
-        return inTurn(sql, of.task, limitMs, (on) => pinned<string>(on, namesOf(sql).pinned, text, args));
+        return inTurn(sql, [turnOf(of.task, partition)], limitMs, (on) =>
+          pinned<string>(on, namesOf(sql).pinned, text, args),
+        );
       },
       () => some,
     );

@@ -1,3 +1,4 @@
+import { EVERYTHING, isPausedIn } from '../../../store/port.js';
 import { chapter, fact, type Chapter } from '../chapters.js';
 import { expect } from '../expect.js';
 import { aClaim, aJob, ago, ahead, anInstance } from '../fixtures.js';
@@ -104,6 +105,21 @@ export const claim: Chapter = chapter('claiming', [
     expect(Math.abs(summary.cluster.now.getTime() - Date.now())).toBeLessThan(5_000);
   }),
 
+  fact('says with each claim and peek which names are paused', async ({ opened }) => {
+    const { jobs } = await opened();
+    const paused = async (): Promise<readonly unknown[]> => [
+      [...(await jobs.claim(aClaim(anInstance()))).cluster.paused],
+      [...(await jobs.peek(['work'])).cluster.paused],
+      await jobs.isPaused('work.$x'),
+    ];
+    expect(await paused()).toEqual([[], [], false]);
+    await jobs.pauseName('work.$x');
+    expect(await paused()).toEqual([['work.$x'], ['work.$x'], true]);
+    expect(await jobs.isPaused('work')).toBe(false);
+    await jobs.resumeName('work.$x');
+    expect(await paused()).toEqual([[], [], false]);
+  }),
+
   fact('returns the jobs of a claim whose response was lost', async ({ opened }) => {
     const store = await opened();
     await store.jobs.insert([aJob({ data: 'one' }), aJob({ data: 'two' })]);
@@ -113,4 +129,23 @@ export const claim: Chapter = chapter('claiming', [
     expect(await store.jobs.claimedUnder(instance, request.token)).toHaveLength(2);
     expect(await store.jobs.claimedUnder(instance, `${instance.life}.none`)).toEqual([]);
   }),
+
+  fact(
+    'claims nothing while everything is paused, and keeps the pause of a name after it',
+    async ({ opened }) => {
+      const { jobs } = await opened();
+      await jobs.insert([aJob(), aJob({ name: 'other' })]);
+      await jobs.pauseName('other');
+      await jobs.pauseName(EVERYTHING);
+      expect(await jobs.isPaused('work')).toBe(true);
+      const names = ['work', 'other'];
+      const held = await jobs.claim(aClaim(anInstance(), { names }));
+      expect(held.jobs).toEqual([]);
+      expect(isPausedIn(held.cluster.paused, 'work')).toBe(true);
+      await jobs.resumeName(EVERYTHING);
+      expect(await jobs.isPaused('work')).toBe(false);
+      const free = await jobs.claim(aClaim(anInstance(), { names }));
+      expect(free.jobs.map(({ name }) => name)).toEqual(['work']);
+    },
+  ),
 ]);

@@ -1,8 +1,25 @@
 import { LeaseLostError } from '../../../core/errors.js';
-import { leaseOf, type InstanceStore, type Registration } from '../../../store/port.js';
+import {
+  leaseOf,
+  leasesOf,
+  type InstanceStore,
+  type Leases,
+  type Registration,
+} from '../../../store/port.js';
 import { chapter, fact, type Chapter } from '../chapters.js';
 import { expect } from '../expect.js';
-import { aClaim, aJob, aRegistration, anInstance, done, gate, once, present, until } from '../fixtures.js';
+import {
+  aClaim,
+  aJob,
+  aRegistration,
+  aRunningJob,
+  anInstance,
+  done,
+  gate,
+  once,
+  present,
+  until,
+} from '../fixtures.js';
 
 const registration = (fields: Partial<Registration> = {}): Registration =>
   aRegistration({ policies: { 'work.$x': { type: 'fixed', interval: 5 } }, ...fields });
@@ -51,6 +68,28 @@ export const instances: Chapter = chapter('instances', [
     expect(await instances.fence(dead)).toBeDefined();
     await instances.bury(dead);
     expect((await instances.list()).instances.map((instance) => instance.life)).toEqual([alive.life]);
+  }),
+
+  fact('reads leases without the names that instances run', async ({ opened }) => {
+    const { instances } = await opened();
+    const task = { task: 't', definition: 'd', trigger: 'x', version: 1 };
+    for (const fields of [{}, { names: ['b', 'a'] }, { names: ['a', 'b'], tasks: [task] }, { leaseMs: 1 }])
+      await instances.register(registration(fields));
+    await until('one lease has ended', async () =>
+      (await instances.list()).instances.some(({ leftMs }) => leftMs < 0),
+    );
+    if (instances.leases === undefined) return;
+    const seconds = ({ instances: all, leader }: Leases): unknown => ({
+      leader,
+      instances: all
+        .map((one) => ({ ...one, leftMs: Math.sign(one.leftMs) }))
+        .sort((a, b) => (a.life < b.life ? -1 : 1)),
+    });
+    const read = await instances.leases();
+    expect(seconds(read)).toEqual(seconds(leasesOf(await instances.list())));
+    expect(Math.abs(read.now.getTime() - Date.now())).toBeLessThan(5_000);
+    const names = new Set(read.instances.map(({ runs }) => runs?.jobs));
+    expect(names.size).toBe(2);
   }),
 
   fact('finds only jobs that are held without a valid lease', async ({ opened }) => {
@@ -152,7 +191,9 @@ export const leases: Chapter = chapter('leases', [
       expect(await mill.jobs.result(job?.id ?? '')).toEqual({ data: 7, attempt: 2 });
       const after = await mill.jobs.get(job?.id ?? '');
       expect(after).toMatchObject({ failCount: 1, status: 'completed' });
-      expect(after?.history?.map((entry) => entry.status)).toEqual(['crashed', 'completed']);
+      // A slow machine lets the mill's own short lease end before the run begins: then it hands the job back first.
+      const outcomes = after?.history?.map((entry) => entry.status).filter((status) => status !== 'released');
+      expect(outcomes).toEqual(['crashed', 'completed']);
       await until(
         'the dead instance is buried',
         async () => (await store.instances.list()).instances.length === 1,
@@ -333,15 +374,9 @@ export const leases: Chapter = chapter('leases', [
   fact('reports a settlement that was refused because its job was reclaimed', async ({ aMill, opened }) => {
     const store = await opened();
     const mill = aMill();
-    const [running, finish, lost] = [gate(), gate(), gate<{ jobs: readonly { id: string }[] }>()];
+    const lost = gate<{ jobs: readonly { id: string }[] }>();
     mill.on('lease:lost', lost.open);
-    mill.job('slow', async () => {
-      running.open();
-      await finish.promise;
-    });
-    await mill.start();
-    const job = await mill.enqueue('slow', {});
-    await running.promise;
+    const { job, finish } = await aRunningJob(mill);
     const record = await store.jobs.get(job.id);
     if (record === undefined) throw new Error('gone');
     await store.jobs.settle([

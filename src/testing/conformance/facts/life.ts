@@ -1,7 +1,7 @@
 import { AttemptTimeoutError, StoppingError } from '../../../core/errors.js';
 import { chapter, fact, type Chapter } from '../chapters.js';
 import { expect } from '../expect.js';
-import { gate, once, until } from '../fixtures.js';
+import { aRunningJob, gate, once, until } from '../fixtures.js';
 
 export const life: Chapter = chapter('the life of an attempt', [
   fact('retries a failed job, and records each attempt with its error', async ({ aMill }) => {
@@ -66,15 +66,7 @@ export const life: Chapter = chapter('the life of an attempt', [
 
   fact('waits for running handlers during a stop', async ({ aMill }) => {
     const mill = aMill();
-    const [running, finish] = [gate(), gate()];
-    mill.job('slow', async () => {
-      running.open();
-      await finish.promise;
-      return 'done';
-    });
-    await mill.start();
-    const job = await mill.enqueue('slow', {});
-    await running.promise;
+    const { job, finish } = await aRunningJob(mill);
     const [first, second] = [mill.stop(), mill.stop()];
     expect(first).toBe(second);
     finish.open();

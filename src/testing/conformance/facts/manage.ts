@@ -3,7 +3,7 @@ import { CancelledError } from '../../../core/errors.js';
 import { defineJob } from '../../../index.js';
 import { chapter, fact, type Chapter } from '../chapters.js';
 import { expect } from '../expect.js';
-import { gate, until } from '../fixtures.js';
+import { aRunningJob, gate, until } from '../fixtures.js';
 
 const addressed: StandardSchemaV1<{ to: string }> = {
   '~standard': {
@@ -149,14 +149,7 @@ export const managing: Chapter = chapter('management', [
 
   fact('removes a job that is not running, and returns running for one that is', async ({ aMill }) => {
     const mill = aMill();
-    const [running, finish] = [gate(), gate()];
-    mill.job('x', async () => {
-      running.open();
-      await finish.promise;
-    });
-    await mill.start();
-    const job = await mill.enqueue('x', {});
-    await running.promise;
+    const { job, finish } = await aRunningJob(mill);
     expect(await mill.jobs.remove(job.id)).toMatchObject({ outcome: 'running' });
     finish.open();
     await mill.jobs.result(job.id);

@@ -1,5 +1,5 @@
 import type { JobRecord } from '../../../core/records/job.js';
-import { leaseOf, type Store } from '../../../store/port.js';
+import { leaseOf, type Settlement, type Store } from '../../../store/port.js';
 import { chapter, fact, type Chapter } from '../chapters.js';
 import { expect } from '../expect.js';
 import { aClaim, aJob, anInstance, done } from '../fixtures.js';
@@ -139,4 +139,58 @@ export const settle: Chapter = chapter('settlement', [
     await store.jobs.settle([done(job, { status: 'pending', set: {}, by: 'reclaimer' })]);
     expect(await store.jobs.begin(leaseOf(job))).toBe('lost');
   }),
+
+  fact(
+    'stores the dead letter of a failure with the failure, once however often it is sent',
+    async ({ opened }) => {
+      const store = await opened();
+      const job = await claimed(store, { to: 'ada' });
+      const failure = failed(job, aLetter('letter-1', { n: 1, at: new Date(0) }));
+      expect(await store.jobs.settle([failure])).toEqual(['settled']);
+      expect(await store.jobs.settle([failure])).toEqual(['settled']);
+      expect(await store.jobs.get('letter-1')).toMatchObject({
+        name: 'dead',
+        status: 'pending',
+        data: { n: 1, at: new Date(0) },
+      });
+      expect((await store.jobs.get(job.id))?.status).toBe('failed');
+      expect(await store.jobs.count({ name: ['dead'] })).toBe(1);
+      const letters = await store.jobs.claim(aClaim(anInstance(), { names: ['dead'] }));
+      expect(letters.jobs.map(({ id }) => id)).toEqual(['letter-1']);
+    },
+  ),
+
+  fact('stores no dead letter for a holder whose lease is lost', async ({ opened }) => {
+    const store = await opened();
+    const stale = await claimed(store);
+    await store.jobs.settle([done(stale, { status: 'pending', set: {}, by: 'reclaimer' })]);
+    expect(await store.jobs.settle([failed(stale, aLetter('letter-2'))])).toEqual(['lost']);
+    expect(await store.jobs.get('letter-2')).toBeUndefined();
+  }),
+
+  fact(
+    'stores dead letters beside plain settlements, of a reclaimer and of jobs that are deleted',
+    async ({ opened }) => {
+      const store = await opened();
+      const [one, two, three] = [await claimed(store), await claimed(store), await claimed(store)];
+      const removed = { ...failed(two, aLetter('letter-4', { kept: 4 })), remove: true };
+      expect(await store.jobs.settle([done(one), removed])).toEqual(['settled', 'settled']);
+      expect(await store.jobs.settle([removed])).toEqual(['settled']);
+      const reclaimed = { ...failed(three, aLetter('letter-5')), by: 'reclaimer' as const };
+      expect(await store.jobs.settle([reclaimed])).toEqual(['settled']);
+      expect(await store.jobs.settle([reclaimed])).toEqual(['lost']);
+      expect((await store.jobs.get(one.id))?.status).toBe('completed');
+      expect(await store.jobs.get(two.id)).toBeUndefined();
+      expect((await store.jobs.get('letter-4'))?.data).toEqual({ kept: 4 });
+      expect(await store.jobs.count({ name: ['dead'] })).toBe(2);
+    },
+  ),
 ]);
+
+const aLetter = (id: string, data: unknown = {}): NonNullable<Settlement['letter']> => ({
+  ...aJob({ name: 'dead', data, wake: 1 }),
+  id,
+});
+
+const failed = (job: JobRecord, letter: NonNullable<Settlement['letter']>): Settlement =>
+  done(job, { status: 'failed', set: { finishedAt: new Date(), failCount: 1 }, letter });

@@ -1,11 +1,7 @@
-import type { MissedPolicy } from '../../core/records/job.js';
 import type { CronTimes } from '../../time/cron.js';
-import { isTooLate, runAfterAny, type Attention, type NextRun } from '../../time/recurrence.js';
+import { isTooLate, runAfterAny, type Attention, type NextRun } from '../../time/missed.js';
 import type { Interval } from '../../time/interval.js';
-
-/** What happens to runs that no scheduler started in time. `seed`: the next run is computed as in mongodb-cron. */
-export type DocumentMissedPolicy = MissedPolicy | 'seed';
-export const MISSED: readonly DocumentMissedPolicy[] = ['once', 'skip', 'all', 'seed'];
+import type { DocumentMissedPolicy } from '../options.js';
 
 /** Everything that determines the next run of a recurring document. */
 export interface Plan {

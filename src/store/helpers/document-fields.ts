@@ -2,10 +2,10 @@
  * Helpers for stores of document schedules: where a document keeps its schedule, and how to read it. Begin with
  * `checkFields`, which completes `DocumentPlace.fields`, and `jobOf`, which turns a document into a `DocumentJob`.
  */
-import { OptionError } from '../core/errors.js';
-import { checkKeys, show } from '../core/options.js';
-import { valueAt, withValueAt } from '../core/text/paths.js';
-import type { DocumentFailure, DocumentFields, DocumentJob } from './documents.js';
+import { OptionError } from '../../core/errors.js';
+import { checkKeys, show } from '../../core/options.js';
+import { valueAt, withValueAt } from '../../core/text/paths.js';
+import type { DocumentFailure, DocumentFields, DocumentJob } from '../documents.js';
 
 /** The names that a schedule has in a document, unless `DocumentPlace.fields` says otherwise. */
 export const DEFAULT_FIELDS: Readonly<Record<keyof DocumentFields, string>> = {

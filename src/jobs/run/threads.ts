@@ -1,0 +1,169 @@
+import { existsSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { MessageChannel, type MessagePort } from 'node:worker_threads';
+import type { Piscina } from 'piscina';
+import { asError, AttemptTimeoutError, OptionError, TidemillError } from '../../core/errors.js';
+import type { JobContext, JobHandler } from '../context.js';
+import type { Worker } from '../registry.js';
+import {
+  receivedError,
+  sentError,
+  type FromThread,
+  type ThreadJob,
+  type ThreadRequest,
+} from './thread-messages.js';
+
+/** What runs in a thread: above the folder of the built chunks or, when the sources run, their own file. */
+const ENTRIES = ['../thread.mjs', './thread-entry.ts'];
+/** How long a handler has to react to its timeout before its thread is ended. */
+const GRACE_MS = 500;
+/** A thread that ends late must not delay the next job, so there may be more threads than jobs for a moment. */
+const THREADS_PER_JOB = 2;
+const IDLE_MS = 30_000;
+
+function entry(): { readonly filename: string; readonly execArgv?: string[] } {
+  const found = ENTRIES.map((file) => new URL(file, import.meta.url)).find((url) => existsSync(url));
+  if (found === undefined)
+    throw new TidemillError('THREADS', 'The package is incomplete: dist/thread.mjs is missing.');
+  const filename = fileURLToPath(found);
+  return filename.endsWith('.ts') ? { filename, execArgv: ['--import', 'tsx'] } : { filename };
+}
+
+async function loadPiscina(where: string): Promise<typeof Piscina> {
+  try {
+    return (await import('piscina')).Piscina;
+  } catch (cause) {
+    const message = `${where}: \`thread\` needs the package piscina, which cannot be loaded. Run: npm install piscina`;
+    throw new TidemillError('THREADS', message, { cause });
+  }
+}
+
+/** The threads of all handlers of this instance that have a `thread`: one pool for each. */
+export class Threads {
+  readonly #pools = new Map<Worker, Promise<ThreadPool>>();
+
+  /** Loads the modules of these handlers. Rejects if one cannot be used. */
+  async prepare(workers: Iterable<Worker>): Promise<void> {
+    try {
+      for (const worker of workers)
+        if (worker.handler instanceof URL) await this.#pool(worker, worker.handler);
+    } catch (problem) {
+      await this.stop();
+      throw problem;
+    }
+  }
+
+  /** A handler that has its job run in a thread. */
+  handlerOf(worker: Worker, module: URL): JobHandler {
+    return async (job) => (await this.#pool(worker, module)).run(job);
+  }
+
+  /** Ends all threads. */
+  async stop(): Promise<void> {
+    const pools = await Promise.allSettled([...this.#pools.values()]);
+    this.#pools.clear();
+    await Promise.all(pools.flatMap((pool) => (pool.status === 'fulfilled' ? [pool.value.stop()] : [])));
+  }
+
+  #pool(worker: Worker, module: URL): Promise<ThreadPool> {
+    const known = this.#pools.get(worker);
+    if (known !== undefined) return known;
+    const opening = ThreadPool.open(worker, module);
+    this.#pools.set(worker, opening);
+    // The next job tries again.
+    opening.catch(() => this.#pools.delete(worker));
+    return opening;
+  }
+}
+
+/** The threads of one handler. Each runs one job at a time, so that ending it harms no other job. */
+class ThreadPool {
+  readonly #pool: Piscina;
+  readonly #module: string;
+
+  constructor(pool: Piscina, module: string) {
+    this.#pool = pool;
+    this.#module = module;
+  }
+
+  static async open({ definition, work }: Worker, { href }: URL): Promise<ThreadPool> {
+    const where = `job "${definition.name}"`;
+    const Pool = await loadPiscina(where);
+    const piscina = new Pool({
+      ...entry(),
+      minThreads: 0,
+      maxThreads: work.concurrency * THREADS_PER_JOB,
+      idleTimeout: IDLE_MS,
+      // Waiting by atomics would block the timers of a handler's module between jobs.
+      atomics: 'disabled',
+    });
+    const request: ThreadRequest = { module: href, check: true };
+    const problem = (await piscina.run(request)) as string | undefined;
+    if (problem === undefined) return new ThreadPool(piscina, href);
+    await piscina.destroy();
+    throw new OptionError(`${where}: the module of \`thread\`, ${href}, cannot be used: ${problem}`);
+  }
+
+  stop(): Promise<void> {
+    return this.#pool.destroy();
+  }
+
+  async run(job: JobContext): Promise<unknown> {
+    const { port1: own, port2: port } = new MessageChannel();
+    const kill = new AbortController();
+    let ending: NodeJS.Timeout | undefined;
+    const { signal } = job;
+    const onAbort = (): void => {
+      own.postMessage({ abort: sentError(signal.reason) });
+      if (signal.reason instanceof AttemptTimeoutError) ending = setTimeout(() => kill.abort(), GRACE_MS);
+    };
+    signal.addEventListener('abort', onAbort, { once: true });
+    const request: ThreadRequest = { module: this.#module, job: told(job), port };
+    try {
+      const ended = heard(own, job);
+      const ran = this.#pool.run(request, { transferList: [port], signal: kill.signal });
+      // The thread may die. If it does not, its last message has what became of the job.
+      await Promise.race([ended, ran.then(() => ended)]);
+      return await ended;
+    } finally {
+      clearTimeout(ending);
+      signal.removeEventListener('abort', onAbort);
+      own.close();
+    }
+  }
+}
+
+function told({ id, name, data, attempt, failCount, uniqueKey, scheduledFor }: JobContext): ThreadJob {
+  return {
+    id,
+    name,
+    data,
+    attempt,
+    failCount,
+    ...(uniqueKey === undefined ? {} : { uniqueKey }),
+    ...(scheduledFor === undefined ? {} : { scheduledFor }),
+  };
+}
+
+/** Passes on what a handler says in its thread. Settles when the handler has ended. */
+function heard(port: MessagePort, job: JobContext): Promise<unknown> {
+  return new Promise((resolve, reject) => {
+    // A call that is refused here cannot throw in the thread, so it fails the job at its end.
+    let refused: { readonly error: Error } | undefined;
+    const pass = (call: () => void): void => {
+      try {
+        call();
+      } catch (error) {
+        refused ??= { error: asError(error) };
+      }
+    };
+    port.on('message', (message: FromThread) => {
+      if (message.kind === 'progress') pass(() => job.progress(message.value));
+      else if (message.kind === 'log') pass(() => job.log(message.message as string, message.fields));
+      else if (message.kind === 'defer') pass(() => job.defer(message.until as Date));
+      else if (message.kind === 'threw') reject(receivedError(message.error));
+      else if (refused !== undefined) reject(refused.error);
+      else resolve(message.result);
+    });
+  });
+}

@@ -1,0 +1,309 @@
+import type { AnyBulkWriteOperation, Document } from 'mongodb';
+import { fairShare } from '../../../core/batches/fair-share.js';
+import {
+  isPausedIn,
+  type ClaimAnswer,
+  type ClaimRequest,
+  type ClusterBrief,
+  type KeyRule,
+  type NameLimit,
+} from '../../../store/port.js';
+import { grantStarts, type RateState } from '../../../time/rate.js';
+import { literal, type GlobalDocument, type Mongo } from '../../context.js';
+import { sliceOf, windowOf } from '../../slices.js';
+import { hash, toText, type JobDocument, type Key } from '../document.js';
+import { takeEach, takeMany } from '../take.js';
+import { CLAIM_MS, markKeys, mostOf, placed, ruleText, SURE_MS, TAKE_MS } from './document.js';
+import { freeKeys } from './free.js';
+import { checkPermits } from './permits.js';
+import { readKeys, type KeysRead, type OfferedKey } from './read.js';
+import { changeRule } from './repair.js';
+
+/** What a claim took of one name, as it is stored. */
+export interface KeyedAnswer {
+  readonly rows: readonly JobDocument[];
+  readonly answer: Omit<ClaimAnswer, 'jobs'>;
+}
+
+/** How many keys of each name were offered last: the more there are, the fewer jobs of each are read. */
+export type Turns = Map<string, number>;
+
+interface Named {
+  readonly name: string;
+  readonly limit: NameLimit;
+}
+
+/** A name in one claim. */
+interface Turn extends Named {
+  readonly rule: KeyRule;
+  readonly request: ClaimRequest;
+  /** The server's time of the read. All that is granted happens from then until `until`, by the write of the jobs. */
+  readonly now: number;
+  readonly until: Date;
+  readonly each: number;
+}
+
+/** What this claim wants of a key: so many of its first jobs; 0 only corrects when to look again. */
+interface Wish {
+  readonly key: OfferedKey;
+  readonly take: number;
+}
+
+/** What a key becomes by a wish. */
+interface NextKey {
+  readonly from: Date | null;
+  readonly open: Date;
+  readonly rate: RateState;
+  readonly isFull: boolean;
+  /** Due jobs remain. */
+  readonly isDue: boolean;
+}
+
+/**
+ * Claims jobs of a name whose keys have limits and take turns. In this order:
+ *
+ * 1. Reads the keys that are offered, each with its first jobs, and when those that run out are due again.
+ * 2. Reserves: writes a permit for each job that it will take, in one write per key, only if the key is what was read.
+ * 3. Takes these jobs, before the permits' end, and reads them.
+ * 4. Gives back what it did not take.
+ *
+ * A crash after any of these writes leaves permits without a running job: `checkPermits` finds them.
+ */
+export async function claimKeyed(
+  mongo: Mongo,
+  turns: Turns,
+  request: ClaimRequest,
+  { name, limit }: Named,
+): Promise<KeyedAnswer> {
+  const rule = limit.keys ?? {};
+  const each = readEach(turns, name, limit, mostOf(rule));
+  const keys = windowOf(limit) + 1;
+  let read = await readKeys(mongo, name, rule, { keys, each });
+  const { cluster } = read;
+  const now = cluster.now.getTime();
+  const until = new Date(Math.min(now + CLAIM_MS, limit.notAfter?.getTime() ?? Infinity));
+  if (limit.max === 0 || isPausedIn(cluster.paused, name) || until.getTime() < now) return nothing(cluster);
+  if (read.rule !== ruleText(rule) || read.keyless.length > 0) {
+    await changeRule(mongo, name, rule, read.rule);
+    await adoptKeyless(mongo, name, read.keyless);
+    read = await readKeys(mongo, name, rule, { keys, each });
+  }
+  turns.set(name, read.offered.length);
+  const turn: Turn = { name, limit, rule, request, now, until, each };
+  const plan = planOf(turn, read.offered);
+  const granted = await reserve(mongo, turn, plan.wishes);
+  const rows = await takeGranted(mongo, turn, granted);
+  const isFreed = await checkPermits(mongo, read.unchecked);
+  const asked = plan.wishes.reduce((sum, { take }) => sum + take, 0);
+  const more = plan.isMore || rows.length < asked || isFreed || read.offered.length === keys;
+  const heldUp = heldUpBy(turn, plan.wishes, read);
+  return {
+    rows,
+    answer: { asked, more, ...(heldUp === undefined ? {} : { heldUp: new Map([[name, heldUp]]) }), cluster },
+  };
+}
+
+const nothing = (cluster: ClusterBrief): KeyedAnswer => ({
+  rows: [],
+  answer: { asked: 0, more: false, cluster },
+});
+
+/** How many jobs of each key to read: one more than it may give, so that it is known whether more are due. */
+function readEach(turns: Turns, name: string, { max }: NameLimit, most: number): number {
+  const fair = Math.ceil(max / Math.max(1, turns.get(name) ?? 1));
+  return Math.min(most, fair) + 1;
+}
+
+/** Jobs of a producer that knows the name only count as those of the key ''. */
+async function adoptKeyless(mongo: Mongo, name: string, ids: readonly Key[]): Promise<void> {
+  if (ids.length === 0) return;
+  await mongo.jobs.updateMany(
+    { _id: { $in: [...ids] }, status: 'pending', limitKey: null },
+    { $set: { limitKey: '' } },
+  );
+  await markKeys(mongo, [{ name, key: '', from: '$$NOW' }]);
+}
+
+interface Plan {
+  readonly wishes: readonly Wish[];
+  /** Others of these keys could run as well. */
+  readonly isMore: boolean;
+}
+
+function planOf(turn: Turn, offered: readonly OfferedKey[]): Plan {
+  const offers = new Map(offered.map((key) => [key, offerOf(turn, key)]));
+  const able = offered.filter((key) => (offers.get(key) ?? 0) > 0);
+  const own = new Set(sliceOf(able, { ...turn.limit, max: able.length }, ({ _id }) => hash(_id)));
+  const byId = new Map([...own].map((key) => [key._id, offers.get(key) ?? 0]));
+  const shares = fairShare(byId, turn.limit.max);
+  const wishes = offered.flatMap((key): Wish[] => {
+    const take = shares.get(key._id) ?? 0;
+    return take > 0 || offers.get(key) === 0 ? [{ key, take }] : [];
+  });
+  const isMore = able.some((key) => {
+    const take = shares.get(key._id) ?? 0;
+    const after = nextOf(turn, { key, take });
+    return take === 0 || (after.isDue && !after.isFull && after.open.getTime() <= turn.now);
+  });
+  return { wishes, isMore };
+}
+
+/** How many of the jobs that were read may start by the rule. */
+function offerOf({ rule, now, until, each }: Turn, { ids, dues, permits, rate }: OfferedKey): number {
+  const due = dues.findIndex((at) => at.getTime() > now);
+  // The last one that was read only tells that more are due.
+  const read = Math.min(due === -1 ? dues.length : due, ids.length === each ? each - 1 : each);
+  const room = Math.max(0, Math.min(read, mostOf(rule) - permits.length));
+  if (rule.rate === undefined || room === 0) return room;
+  return grantStarts(rate, rule.rate, { wanted: room, now, withinMs: until.getTime() - now }).granted;
+}
+
+const holds = ({ order, whileRetrying }: KeyRule): boolean => order !== undefined && whileRetrying !== 'pass';
+
+function nextOf({ rule, now, until }: Turn, { key, take }: Wish): NextKey {
+  const rest = key.dues.slice(take);
+  // A job that holds its key hides those behind it.
+  const times = [
+    ...(holds(rule) ? rest.slice(0, 1) : rest),
+    ...(key.next === undefined ? [] : [key.next]),
+  ].map((at) => at.getTime());
+  const withinMs = until.getTime() - now;
+  const rated = rule.rate && grantStarts(key.rate, rule.rate, { wanted: take, now, withinMs });
+  const served = take > 0 ? now : key.open.getTime();
+  return {
+    from: times.length === 0 ? null : new Date(Math.min(...times)),
+    open: new Date(Math.max(served, rated?.freeAt ?? 0)),
+    rate: rated?.state ?? key.rate,
+    isFull: key.permits.length + take >= mostOf(rule),
+    isDue: (holds(rule) ? rest.slice(0, 1) : rest).some((at) => at.getTime() <= now),
+  };
+}
+
+/** Writes what a key becomes. Its permits may have become fewer since it was read, never more. */
+function reservation(turn: Turn, wish: Wish): AnyBulkWriteOperation<GlobalDocument> {
+  const { key, take } = wish;
+  const { token } = turn.request;
+  const { from, open, rate } = nextOf(turn, wish);
+  const most = mostOf(turn.rule);
+  const permits = key.ids.slice(0, take).map((job) => ({ token, job, until: turn.until }));
+  const isHeld = take === 0 && (key.dues[0]?.getTime() ?? 0) > turn.now;
+  const update: Document[] = [
+    {
+      $set: {
+        rev: { $add: ['$rev', 1] },
+        last: literal(token),
+        // A job that was marked since the read may be earlier than what was read.
+        from: { $cond: [{ $eq: ['$marks', key.marks] }, from, { $min: ['$from', from] }] },
+        open,
+        waits: isHeld,
+        rate: literal(rate),
+        countsUntil: countsUntil(turn.rule, rate),
+        ...(most === Infinity || take === 0
+          ? {}
+          : { permits: { $concatArrays: ['$permits', literal(permits)] } }),
+        check: new Date(turn.until.getTime() + SURE_MS),
+      },
+    },
+    { $set: { full: most === Infinity ? false : { $gte: [{ $size: '$permits' }, most] } } },
+    placed,
+  ];
+  return { updateOne: { filter: { _id: key._id, rev: key.rev }, update } };
+}
+
+const countsUntil = ({ rate: rule }: KeyRule, { starts }: RateState): Date | null => {
+  const last = starts.at(-1);
+  return rule === undefined || last === undefined ? null : new Date(last.end + rule.perMs);
+};
+
+/** Returns the wishes that were granted. Another claim may have been faster at some keys. */
+async function reserve(mongo: Mongo, turn: Turn, wishes: readonly Wish[]): Promise<readonly Wish[]> {
+  if (wishes.length === 0) return [];
+  const operations = wishes.map((wish) => reservation(turn, wish));
+  const { matchedCount } = await mongo.globals.bulkWrite(operations, { ordered: false });
+  const taking = wishes.filter(({ take }) => take > 0);
+  if (matchedCount === wishes.length || taking.length === 0) return taking;
+  const rows = await mongo.globals
+    .find({ _id: { $in: taking.map(({ key }) => key._id) }, last: turn.request.token })
+    .project<{ _id: string }>({ _id: 1 })
+    .toArray();
+  const won = new Set(rows.map(({ _id }) => _id));
+  return taking.filter(({ key }) => won.has(key._id));
+}
+
+/** Up to this many jobs are taken one by one. */
+const FEW = 4;
+
+async function takeGranted(mongo: Mongo, turn: Turn, granted: readonly Wish[]): Promise<JobDocument[]> {
+  const picked = granted.flatMap(({ key, take }) =>
+    key.ids.slice(0, take).map((id) => ({ id, key: key.key, wish: key })),
+  );
+  if (picked.length === 0) return [];
+  const ids = picked.map(({ id }) => id);
+  const ofKey = {
+    $arrayElemAt: [literal(picked.map(({ key }) => key)), { $indexOfArray: [literal(ids), '$_id'] }],
+  };
+  const also = {
+    $and: [
+      { $lte: ['$$NOW', turn.until] },
+      { $eq: ['$limitKey', ofKey] },
+      { $eq: ['$name', literal(turn.name)] },
+    ],
+  };
+  const take = ids.length <= FEW && !mongo.sharded ? takeEach : takeMany;
+  const rows = await take(mongo, ids, turn.request, { also, maxTimeMS: TAKE_MS });
+  const taken = new Map(rows.map((row) => [toText(row._id), row]));
+  const missed = picked.filter(({ id }) => !taken.has(toText(id)));
+  await countRates(mongo, turn, granted, taken);
+  const { token } = turn.request;
+  await freeKeys(
+    mongo,
+    missed.map(({ id, key }) => ({
+      name: turn.name,
+      key,
+      lease: { key: id, id: toText(id), token, lockedAt: null },
+      pendingFrom: '$$NOW' as const,
+    })),
+  );
+  return rows;
+}
+
+/**
+ * Counts the starts that happened, at the time at which they did: the reservation had to count all of them, until its
+ * end. If another claim has written to the key by now, it stays as it was counted, which is on the safe side.
+ */
+async function countRates(
+  mongo: Mongo,
+  { rule, now }: Turn,
+  granted: readonly Wish[],
+  taken: ReadonlyMap<string, JobDocument>,
+): Promise<void> {
+  const { rate } = rule;
+  if (rate === undefined) return;
+  const operations = granted.map(({ key, take }): AnyBulkWriteOperation<GlobalDocument> => {
+    const rows = key.ids.slice(0, take).flatMap((id) => taken.get(toText(id)) ?? []);
+    const last = Math.max(now, ...rows.map((row) => (row['lockedAt'] as Date).getTime()));
+    const { state, freeAt } = grantStarts(key.rate, rate, { wanted: rows.length, now, withinMs: last - now });
+    const fields = { rate: literal(state), countsUntil: countsUntil(rule, state) };
+    const open = new Date(Math.max(now, freeAt));
+    const update = [{ $set: { ...fields, open, rev: { $add: ['$rev', 1] } } }, placed];
+    return { updateOne: { filter: { _id: key._id, rev: key.rev + 1 }, update } };
+  });
+  if (operations.length > 0) await mongo.globals.bulkWrite(operations, { ordered: false });
+}
+
+/** When the first of the jobs that are held up can run by itself; null if only after an end. Undefined: none is. */
+function heldUpBy(turn: Turn, wishes: readonly Wish[], read: KeysRead): Date | null | undefined {
+  const waits: (Date | null)[] = wishes.flatMap((wish) => {
+    const { isDue, isFull, open, from } = nextOf(turn, wish);
+    const isHeld = wish.take === 0 && (wish.key.dues[0]?.getTime() ?? 0) > turn.now;
+    if (isHeld) return [from];
+    if (!isDue) return [];
+    if (isFull) return [null];
+    return open.getTime() > turn.now ? [open] : [];
+  });
+  if (read.isBlocked) waits.push(null);
+  if (read.next?.waits === true) waits.push(read.next.at);
+  if (waits.length === 0) return undefined;
+  const times = waits.flatMap((at) => at?.getTime() ?? []);
+  return times.length === 0 ? null : new Date(Math.min(...times));
+}

@@ -1,0 +1,198 @@
+import type { AnyBulkWriteOperation, Document } from 'mongodb';
+import type { RateState } from '../../../time/rate.js';
+import type { KeyRule } from '../../../store/port.js';
+import { literal, type GlobalDocument, type Mongo } from '../../context.js';
+import { isDuplicate } from '../../errors.js';
+import { SCHEMA_VERSION, type Key } from '../document.js';
+
+/** A job that was promised to a token: it may run, or be about to. */
+export interface PermitDocument {
+  readonly token: string;
+  readonly job: Key;
+  /** The claim takes the job before this time, or not at all: its write says so. */
+  readonly until: Date;
+}
+
+/**
+ * A key of a name, one document of the globals collection. What runs is known from the jobs alone; this document says
+ * who may, and when to look.
+ *
+ * | state | `full` | `at` |
+ * |---|---|---|
+ * | idle: nothing is pending | false | null |
+ * | offered | false | the later of `from` and `open`: a claim looks at the key from then on |
+ * | blocked: as many permits as its limit | true | `check`, and null once its permits have been compared with the jobs |
+ *
+ * mark: idle → offered. Claim: offered → offered, blocked or idle. Free: blocked → offered.
+ */
+export interface KeyDocument extends GlobalDocument {
+  readonly name: string;
+  readonly key: string;
+  readonly full: boolean;
+  readonly at: Date | null;
+  /** No pending job of the key may run earlier. Null: none is known. */
+  readonly from: Date | null;
+  /** The later of its last turn and the time at which its rate lets the next job through. */
+  readonly open: Date;
+  readonly check: Date | null;
+  /** Due jobs wait for `at`, not only for their own time. */
+  readonly waits?: boolean;
+  /** Raised by what gives permits or counts starts: a claim writes only if it is still what it read. */
+  readonly rev: number;
+  /** Raised by each mark: a claim that saw no jobs must not hide one that was marked meanwhile. */
+  readonly marks: number;
+  /** Empty if the key has no concurrency. */
+  readonly permits: readonly PermitDocument[];
+  readonly rate: RateState;
+  /** When its rate counts nothing any more. */
+  readonly countsUntil: Date | null;
+  /** The token of the work by whose end it was blocked no more. */
+  readonly freedBy?: string | null;
+  /** The token of the last claim that wrote it. */
+  readonly last: string | null;
+}
+
+/** A key by name. */
+export interface KeyRef {
+  readonly name: string;
+  readonly key: string;
+}
+
+/** How long a claim may take from its first read to its write of jobs. */
+export const CLAIM_MS = 5_000;
+/** The server ends that write after so long: it compares the permits' end with the time at which the write began. */
+export const TAKE_MS = 10_000;
+/** So long after the end of a permit, its job runs or never will. */
+export const SURE_MS: number = TAKE_MS + 5_000;
+const EPOCH = new Date(0);
+
+export const keyId = ({ name, key }: KeyRef): string => `key:${String(name.length)}:${name}:${key}`;
+
+export const ruleId = (name: string): string => `key-rule:${name}`;
+
+/** A rule as one text: the same for the same rule. */
+export const ruleText = ({ order, whileRetrying, concurrency, rate }: KeyRule): string =>
+  JSON.stringify([
+    order,
+    order && (whileRetrying ?? 'hold'),
+    concurrency,
+    rate?.limit,
+    rate?.perMs,
+    rate?.burst,
+  ]);
+
+export const mostOf = ({ order, concurrency = Infinity }: KeyRule): number =>
+  order === undefined ? concurrency : 1;
+
+/** Whether a rule, given as its text, has a concurrency: claims by it write permits. */
+export function isLimited(text: string): boolean {
+  const [order, , concurrency] = JSON.parse(text) as readonly unknown[];
+  return order !== null || concurrency !== null;
+}
+
+/** The last stage of every update: where the key stands in the index. */
+export const placed: Document = {
+  $set: {
+    at: {
+      $switch: {
+        branches: [
+          { case: '$full', then: '$check' },
+          { case: { $eq: ['$from', null] }, then: null },
+        ],
+        default: { $max: ['$from', '$open'] },
+      },
+    },
+  },
+};
+
+/** Offers a key from a time on, or '$$NOW'. */
+export const markPipeline = ({ name, key }: KeyRef, from: Date | '$$NOW'): Document[] => [
+  {
+    $set: {
+      kind: 'key',
+      name: literal(name),
+      key: literal(key),
+      full: { $ifNull: ['$full', false] },
+      from: { $ifNull: [{ $min: ['$from', from] }, null] },
+      open: { $ifNull: ['$open', EPOCH] },
+      check: { $ifNull: ['$check', null] },
+      // A document that was deleted and comes again must not have a number that a claim has read.
+      rev: { $ifNull: ['$rev', { $toDouble: '$$NOW' }] },
+      marks: { $add: [{ $ifNull: ['$marks', 0] }, 1] },
+      permits: { $ifNull: ['$permits', []] },
+      rate: { $ifNull: ['$rate', literal({ next: 0, starts: [] })] },
+      countsUntil: { $ifNull: ['$countsUntil', null] },
+      last: { $ifNull: ['$last', null] },
+    },
+  },
+  placed,
+];
+
+export interface Mark extends KeyRef {
+  readonly from: Date | '$$NOW';
+}
+
+export const earlier = (a: Mark['from'], b: Mark['from']): Mark['from'] => {
+  if (a === '$$NOW' || b === '$$NOW') return '$$NOW';
+  return a < b ? a : b;
+};
+
+/** Offers keys to claims, after their jobs were written. */
+export async function markKeys(mongo: Mongo, marks: readonly Mark[]): Promise<void> {
+  const byId = new Map<string, Mark>();
+  for (const mark of marks) {
+    const known = byId.get(keyId(mark));
+    byId.set(keyId(mark), known === undefined ? mark : { ...mark, from: earlier(known.from, mark.from) });
+  }
+  if (byId.size === 0) return;
+  const operations = [...byId].map(([_id, mark]): AnyBulkWriteOperation<GlobalDocument> => ({
+    updateOne: { filter: { _id }, update: markPipeline(mark, mark.from), upsert: true },
+  }));
+  await writeKeys(mongo, operations);
+}
+
+/** Writes that may be repeated. Two first marks of a key may both insert its document; the loser finds it on its second try. */
+export async function writeKeys(
+  mongo: Mongo,
+  operations: readonly AnyBulkWriteOperation<GlobalDocument>[],
+): Promise<void> {
+  const write = (): Promise<unknown> => mongo.globals.bulkWrite(operations, { ordered: false });
+  try {
+    await write();
+  } catch (error) {
+    if (!isDuplicate(error)) throw error;
+    await write();
+  }
+}
+
+/** Pending jobs of a name that have a key; both indexes of keys begin so. */
+export const pendingOf = (name: string): Document => ({
+  v: SCHEMA_VERSION,
+  name: { $eq: name },
+  status: 'pending',
+  limitKey: { $type: 'string' },
+});
+
+/** Takes permits away by job and token, so that a repeat takes nothing from another attempt. A blocked key is offered again. */
+export function withoutPermits(
+  permits: readonly { readonly token: string | null; readonly job: unknown }[],
+): Document[] {
+  if (permits.length === 0) return [];
+  const isOver = {
+    $or: permits.map(({ token, job }) => ({
+      $and: [{ $eq: ['$$one.token', literal(token)] }, { $eq: ['$$one.job', literal(job)] }],
+    })),
+  };
+  const left = { $filter: { input: '$permits', as: 'one', cond: { $not: [isOver] } } };
+  return [
+    { $set: { _had: { $size: '$permits' }, permits: left } },
+    { $set: { _frees: { $and: ['$full', { $lt: [{ $size: '$permits' }, '$_had'] }] } } },
+    {
+      $set: {
+        full: { $and: ['$full', { $not: ['$_frees'] }] },
+        freedBy: { $cond: ['$_frees', literal(permits[0]?.token ?? null), '$freedBy'] },
+      },
+    },
+    { $unset: ['_had', '_frees'] },
+  ];
+}
