@@ -11,6 +11,9 @@ function promisesKept(report: ChaosReport): void {
   expect(report.exact.effects).toBe(report.exact.jobs);
   expect(report.exact.distinct).toBe(report.exact.jobs);
   expect(report.harm['kill inside a transaction']).toBeGreaterThan(0);
+  // The limits were reached, so that they could have been exceeded.
+  expect(report.reached.atOnce).toBeGreaterThan(1);
+  expect(report.reached.inWindow).toBeGreaterThan(3);
 }
 
 /** Each of these faults was injected at least once. */

@@ -6,7 +6,8 @@ import { StoreError, Tidemill } from '../../src/index.js';
 import { WorkerProcesses } from './worker-processes.js';
 import { random, sleep, type ChaosDatabase } from './chaos-database.js';
 import { readLines, writeLine } from './journal.js';
-import { harmOnRecord, killedInside, violations } from './judge.js';
+import { harmOnRecord, killedInside, runsOf, violations } from './judge.js';
+import { isLimited, LIMITED_NAMES, limitViolations, reachedLimits } from './limited.js';
 import { limited, PATIENCE_MS, reached, stalledMs, thenEnd } from './limits.js';
 
 export interface ChaosOptions {
@@ -28,6 +29,8 @@ export interface ChaosReport {
   readonly runs: number;
   readonly harm: Readonly<Record<string, number>>;
   readonly violations: readonly string[];
+  /** The most runs at once, and the most starts in a window, of names with limits. */
+  readonly reached: ReturnType<typeof reachedLimits>;
   /** Effects of jobs that complete inside their transaction: exactly one each. */
   readonly exact: { readonly jobs: number; readonly effects: number; readonly distinct: number };
 }
@@ -35,6 +38,21 @@ export interface ChaosReport {
 /** The minimum, however slow the machine is. */
 const FEWEST_JOBS = 2_000;
 const WORKER = new URL('worker.ts', import.meta.url);
+
+/** Runs of names with limits are longer, so that more of them are due than may run. */
+const LIMITED_MS = 120;
+
+/** One job in twenty is long, and one in six has limits. */
+function nameOf(n: number): string {
+  if (n % 20 === 0) return 'long';
+  const limited = LIMITED_NAMES[Math.floor(n / 6) % LIMITED_NAMES.length] ?? '';
+  return ['short', 'short', limited, 'keyed', 'keyed', 'exact'][n % 6] ?? 'short';
+}
+
+function keyOf(name: string): { readonly key?: string; readonly uniqueKey?: string } {
+  if (isLimited(name)) return { key: `key-${String(random(3))}` };
+  return name === 'keyed' ? { uniqueKey: `key-${String(random(10))}` } : {};
+}
 
 /** Kills, freezes and restarts workers and injects faults into the server while jobs keep coming. */
 class Chaos {
@@ -140,10 +158,10 @@ class Chaos {
   }
 
   async #ask(n: number, accepted: Map<string, string>): Promise<void> {
-    const name =
-      n % 20 === 0 ? 'long' : (['short', 'short', 'short', 'keyed', 'keyed', 'exact'][n % 6] ?? 'short');
-    const data = { ms: name === 'long' ? 300 + random(this.#leaseMs) : random(25), failures: random(3) };
-    const key = name === 'keyed' ? { uniqueKey: `key-${String(random(10))}` } : {};
+    const name = nameOf(n);
+    const ms = name === 'long' ? 300 + random(this.#leaseMs) : random(isLimited(name) ? LIMITED_MS : 25);
+    const key = keyOf(name);
+    const data = { ms, failures: random(3), ...key };
     const id = `job-${String(n)}`;
     while (!this.#ending) {
       try {
@@ -154,6 +172,7 @@ class Chaos {
             what: 'accepted',
             id,
             ...(name === 'keyed' ? { key: job.uniqueKey ?? '' } : {}),
+            ...(isLimited(name) ? { due: job.runAt.getTime() } : {}),
           });
         }
         return;
@@ -186,13 +205,15 @@ class Chaos {
     const effects = await this.#options.database.effects();
     const completed = await this.#mill.jobs.count({ status: 'completed' });
     const lines = readLines(this.#file);
+    const runs = runsOf(lines);
     return {
       accepted: accepted.size,
       completed,
       unfinished,
-      runs: lines.filter((line) => line.what === 'start').length,
+      runs: runs.length,
       harm: { ...this.#harm, ...harmOnRecord(lines) },
-      violations: violations(lines, this.#leaseMs),
+      violations: [...violations(lines, this.#leaseMs), ...limitViolations(lines, runs, this.#leaseMs)],
+      reached: reachedLimits(runs),
       exact: {
         jobs: [...accepted.values()].filter((name) => name === 'exact').length,
         effects: effects.length,

@@ -5,6 +5,7 @@ import { expect, it } from 'vitest';
 import { embedded } from '../../src/embedded/index.js';
 import { aMill, until } from '../support/mills.js';
 import { forkScript } from '../support/scripts.js';
+import { fillEmbeddedFolder } from '../support/stores.js';
 import { random } from './chaos-database.js';
 import { readLines, writeLine, type Line } from './journal.js';
 import { violations } from './judge.js';
@@ -31,6 +32,7 @@ it('an embedded database loses no job and runs no effect twice while its process
   const base = mkdtempSync(join(tmpdir(), 'tidemill-chaos-'));
   const [dir, file] = [join(base, 'data'), join(base, 'effects.log')];
   writeFileSync(file, '');
+  await fillEmbeddedFolder(dir);
   for (let round = 0; round < KILLS; round += 1) await workAndDie(dir, file, round);
 
   const store = embedded({ dir });

@@ -24,6 +24,12 @@ export interface Line {
   readonly id?: string;
   readonly key?: string;
   readonly attempt?: number;
+  /** Of a job with limits: its name, its key, and the server's time of its claim. */
+  readonly name?: string;
+  readonly limitKey?: string;
+  readonly claimedAt?: number;
+  /** When an accepted job with limits was due. */
+  readonly due?: number;
   /** The version of a document. */
   readonly version?: number;
 }

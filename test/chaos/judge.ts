@@ -1,7 +1,11 @@
 import type { Line } from './journal.js';
 
-interface Run {
+export interface Run {
   readonly id: string;
+  /** Of a name with limits: the name, its key, and the server's time of the claim. */
+  readonly name?: string;
+  readonly limitKey?: string;
+  readonly claimedAt?: number;
   readonly pid: number;
   readonly start: number;
   /** Infinity if the attempt was cut off. */
@@ -9,13 +13,18 @@ interface Run {
 }
 
 /** The attempts that handlers actually made, from the effects log. */
-function runsOf(lines: readonly Line[]): Run[] {
+export function runsOf(lines: readonly Line[]): Run[] {
   const open = new Map<string, Run>();
   const runs: Run[] = [];
   for (const line of lines) {
     const key = `${String(line.pid)}/${line.id ?? ''}/${String(line.attempt)}`;
     if (line.what === 'start') {
-      const run = { id: line.id ?? '', pid: line.pid, start: line.at, end: Infinity };
+      const { name, limitKey, claimedAt } = line;
+      const limited =
+        name === undefined || limitKey === undefined || claimedAt === undefined
+          ? {}
+          : { name, limitKey, claimedAt };
+      const run = { id: line.id ?? '', pid: line.pid, start: line.at, end: Infinity, ...limited };
       open.set(key, run);
       runs.push(run);
     } else if (line.what === 'end') {
@@ -27,7 +36,7 @@ function runsOf(lines: readonly Line[]): Run[] {
 }
 
 /** True if the earlier holder's lease had really ended: it was killed, silent for most of a lease, or told so. */
-function leaseHadEnded(lines: readonly Line[], earlier: Run, later: Run, leaseMs: number): boolean {
+export function leaseHadEnded(lines: readonly Line[], earlier: Run, later: Run, leaseMs: number): boolean {
   const own = lines.filter((line) => line.pid === earlier.pid);
   if (own.some((line) => line.what === 'kill' && line.at <= later.start)) return true;
   if (own.some((line) => line.what === 'lost' && line.at >= earlier.start)) return true;
@@ -38,18 +47,21 @@ function leaseHadEnded(lines: readonly Line[], earlier: Run, later: Run, leaseMs
   });
 }
 
-function overlaps(lines: readonly Line[], group: readonly Run[], leaseMs: number): string[] {
+/** Runs that began while `most` others of their group ran whose lease had not ended. */
+export function overlaps(lines: readonly Line[], group: readonly Run[], leaseMs: number, most = 1): string[] {
   const sorted = [...group].sort((a, b) => a.start - b.start);
-  return sorted.flatMap((later, index) =>
-    sorted
+  return sorted.flatMap((later, index) => {
+    const others = sorted
       .slice(0, index)
-      .filter((earlier) => earlier.end > later.start && !leaseHadEnded(lines, earlier, later, leaseMs))
-      .map(
-        (earlier) =>
-          `${later.id} ran on ${String(later.pid)} at ${String(later.start)} while ${earlier.id} ran on ${String(earlier.pid)} ` +
-          `from ${String(earlier.start)} to ${String(earlier.end)}`,
-      ),
-  );
+      .filter((earlier) => earlier.end > later.start && !leaseHadEnded(lines, earlier, later, leaseMs));
+    if (others.length < most) return [];
+    return others.map(
+      (earlier) =>
+        `${later.id} ran on ${String(later.pid)} at ${String(later.start)} while ${earlier.id} ran on ${String(earlier.pid)} ` +
+        `from ${String(earlier.start)} to ${String(earlier.end)}` +
+        (most === 1 ? '' : `, and ${String(most)} may run at once`),
+    );
+  });
 }
 
 /** Faults that only the log records. */

@@ -3,6 +3,7 @@ import { Tidemill } from '../../src/index.js';
 import { takeDetours } from './detour.js';
 import { random, sleep } from './chaos-database.js';
 import { writeLine } from './journal.js';
+import { defineShared, isLimited, LIMITED, LIMITED_NAMES } from './limited.js';
 import { workerDatabaseAt } from './worker-database.js';
 import { live } from './worker-life.js';
 
@@ -36,6 +37,27 @@ for (const name of ['short', 'long', 'keyed']) {
     writeLine(file, { what: 'end', ...line });
     if (job.failCount < job.data.failures && Math.random() < 0.5) throw new Error('on purpose');
   });
+}
+
+/** By id: the server's time of the claim under which a job with limits runs. */
+const claims = new Map<string, number>();
+mill.on('job:start', ({ job }) => {
+  if (isLimited(job.name)) claims.set(job.id, job.lockedAt?.getTime() ?? NaN);
+});
+
+defineShared(mill);
+for (const name of LIMITED_NAMES) {
+  mill.job<Work & { readonly key: string }>(
+    name,
+    { concurrency: 8, retryPolicy: patient, limits: LIMITED[name] },
+    async ({ id, attempt, data, failCount }) => {
+      const line = { id, attempt, name, limitKey: data.key, claimedAt: claims.get(id) ?? NaN };
+      writeLine(file, { what: 'start', ...line });
+      await sleep(data.ms);
+      writeLine(file, { what: 'end', ...line });
+      if (failCount < data.failures && Math.random() < 0.5) throw new Error('on purpose');
+    },
+  );
 }
 
 mill.job<Work>('exact', { concurrency: 8, retryPolicy: patient }, (job) =>

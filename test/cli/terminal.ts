@@ -8,6 +8,8 @@ export interface TerminalOptions {
   /** What the user answers to prompts; if absent, there is no user. */
   readonly answers?: readonly string[];
   readonly interrupt?: AbortSignal;
+  /** Called with each text on stderr. */
+  readonly onNote?: (text: string) => void;
 }
 
 export interface Ran {
@@ -24,7 +26,10 @@ export async function tidemill(args: readonly string[], terminal: TerminalOption
   const questions: string[] = [];
   const sink = (to: 'out' | 'err'): Terminal['stdout'] => ({
     ...(columns === undefined ? {} : { isTTY: true, columns }),
-    write: (text) => (written[to] += text),
+    write: (text) => {
+      written[to] += text;
+      if (to === 'err') terminal.onNote?.(text);
+    },
   });
   const code = await runProgram(args, {
     stdout: sink('out'),

@@ -31,6 +31,7 @@ function mongodbTarget(): Target {
       await db
         .collection<{ _id: string }>('tenants')
         .insertOne({ _id: 'ada', sleepUntil: new Date('2100-01-01'), interval: '@daily' } as never);
+      await db.collection<{ _id: string }>('ended').insertOne({ _id: 'bob', sleepUntil: null } as never);
     },
   };
 }
@@ -47,6 +48,8 @@ function postgresTarget(): Target {
         create table ${schema}_shop.orders (id integer primary key, status text);
         create table ${schema}_shop.tenants (id text primary key, sleep_until timestamptz, "interval" text);
         insert into ${schema}_shop.orders values (7, 'paid');
+        create table ${schema}_shop.ended (id text primary key, sleep_until timestamptz, "interval" text);
+        insert into ${schema}_shop.ended values ('bob', null, null);
         insert into ${schema}_shop.tenants values ('ada', '2100-01-01', '@daily');`),
   };
 }
@@ -124,6 +127,9 @@ describe.each([
     expect((await run(['ls', 'tasks'])).out).toMatch(/ship +7 +failed +\S.* +no courier/u);
     expect((await run(['ls', 'schedules'])).out).toMatch(/nightly +0 3 \* \* \* +UTC +pending +in /u);
     expect((await run(['ls', '--documents', target.tenants])).out).toMatch(/ada +waiting +in .* +@daily/u);
+    expect((await run(['ls', '--documents', target.tenants.replace('tenants', 'ended')])).err).toContain(
+      'No documents.\n1 document there has no due time: to list them, pass --status failed --status parked.',
+    );
     expect((await run(['ls', 'instances'])).out).toMatch(
       /deployed +alive +\S+ +leads .*nightly, send-email, ship/u,
     );
@@ -159,10 +165,11 @@ describe.each([
   });
 
   it.each([
-    [['show', 'nothing'], 3, [], 'No job and no reactive task has the id "nothing".'],
+    [['show', 'nothing'], 3, [null], 'No job and no reactive task has the id "nothing".'],
     [['retry', 'nothing'], 3, [{ id: 'nothing', outcome: 'missing' }], ''],
     [['cancel', 'nothing'], 3, [{ id: 'nothing', outcome: 'missing' }], ''],
-    [['reconcile', 'nothing'], 2, [], 'no task "nothing" is known'],
+    [['reconcile', 'nothing'], 3, [], 'no task "nothing" is known'],
+    [['forget', 'nothing', '--yes'], 3, [], 'no task "nothing" is known'],
     [['resume', 'nothing', '--kind', 'schedule'], 3, [], 'no live schedule "nothing"'],
   ])(
     'with --json, %j that finds nothing exits with %i and prints only JSON on stdout',
@@ -218,7 +225,10 @@ describe.each([
     expect((await run(['retry', '--all', '--data', data])).err).toContain('--data is for one job');
     expect((await run(['retry', id, '--data', '{'])).err).toContain('--data must be JSON');
     expect((await run(['retry', id, '--data', '@nowhere'])).err).toContain('cannot read the file "nowhere"');
-    expect((await run(['retry', id, '--data', data])).out).toContain('runs again');
+    expect(await run(['retry', id, '--data', data])).toMatchObject({
+      out: expect.stringContaining('runs again') as string,
+      err: "--data is checked by no schema here; if it does not fit the job's, its attempts fail.\n",
+    });
     await mill.jobs.result(id);
     expect((await mill.jobs.get(id))?.data).toEqual({ at: new Date(0), bad: false, token: 'def' });
     expect((await mill.audit.list()).items[0]).toMatchObject({
@@ -230,6 +240,23 @@ describe.each([
         after: { bad: false, token: '[redacted]' },
       },
     });
+  });
+
+  it('names the keys that a corrected payload no longer has', async () => {
+    const id = `shorter-${target.name}`;
+    await mill.enqueue('send-email', { bad: true, to: 'ada', subject: 'Hi' }, { id });
+    await until('it has failed', async () => (await mill.jobs.get(id))?.status === 'failed');
+    expect((await run(['show', id])).out).toMatch(/^failed +1 time$/mu);
+    const { code, out, err } = await run(['retry', id, '--data', '{"bad":false}', '--json']);
+    expect({ code, outcome: (JSON.parse(out) as { outcome: string }).outcome }).toEqual({
+      code: 0,
+      outcome: 'retried',
+    });
+    expect(err).toBe(
+      "--data is checked by no schema here; if it does not fit the job's, its attempts fail.\n" +
+        '--data replaced the whole payload, which no longer has: to, subject.\n',
+    );
+    await mill.jobs.result(id);
   });
 
   it('cancels pending jobs by filter', async () => {
@@ -248,6 +275,15 @@ describe.each([
     for (const args of [['send-email'], ['ship'], ['nightly', '--kind', 'schedule']])
       expect((await run(['resume', ...args])).code).toBe(0);
     expect((await mill.schedules.get('nightly'))?.paused).toBe(false);
+  });
+
+  it('pauses a name that nothing has, and says on stderr which one may be meant', async () => {
+    const paused = await run(['pause', 'send-emial']);
+    expect(paused.code).toBe(0);
+    expect(paused.err).toContain(
+      'No job, task or instance has the name "send-emial". Did you mean "send-email"?',
+    );
+    expect((await run(['resume', 'send-emial'])).code).toBe(0);
   });
 
   it('takes an argument after -- as a name even if it looks like an option', async () => {
@@ -277,12 +313,42 @@ describe.each([
     expect((await run(['run', 'nightly'])).out).toContain('One run of the schedule "nightly"');
     expect((await run(['run', 'ada', '--documents', target.tenants])).out).toContain('is due now');
     expect((await run(['ls', '--documents', target.tenants])).out).toMatch(/ada +due/u);
+    const missing = await run(['run', 'nobody', '--documents', target.tenants, '--json']);
+    expect(missing.code).toBe(3);
+    expect(JSON.parse(missing.out)).toMatchObject({ id: 'nobody', outcome: 'missing' });
   });
 
   it('reconciles a task and waits until it is done', async () => {
     const { code, out } = await run(['reconcile', 'ship']);
     expect(out).toMatch(/Reconciled 1 task: ship, in /u);
     expect(code).toBe(0);
+  });
+
+  it('forgets a task that left the code, after asking, and refuses one that a live instance runs', async () => {
+    const refused = await run(['forget', 'ship', '--yes']);
+    expect(refused).toMatchObject({
+      code: 2,
+      err: expect.stringContaining('live instances run the task "ship": deployed') as string,
+    });
+    const [, url = '', , schema] = target.flags;
+    const before = new Tidemill({
+      store: await openStore(url, schema === undefined ? {} : { schema }),
+      logger: false,
+    });
+    await before.reactiveTask({ task: 'left', collection: target.orders, handler: () => undefined });
+    await before.start();
+    await until('it was planned', async () => (await mill.tasks.count({ task: 'left' })) === 1);
+    await before.stop();
+    expect((await run(['forget', 'left'])).err).toContain('pass --yes');
+    expect((await run(['forget', 'left'], { answers: ['no'] })).err).toContain('Nothing was changed.');
+    const forgotten = await run(['forget', 'left'], { answers: ['yes'] });
+    expect(forgotten.out).toContain('Forgot "left": 1 record deleted.');
+    expect((await mill.audit.list()).items[0]).toMatchObject({
+      action: 'tasks.forget',
+      target: 'left',
+      outcome: 'forgotten, 1 record deleted',
+    });
+    expect((await run(['forget', 'left', '--yes'])).code).toBe(3);
   });
 
   it('creates nothing in a store that it only reads', async () => {

@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, it, vi } from 'vitest';
 import * as here from '../../src/core/errors.js';
-import { decideRetry, retryRule } from '../../src/time/retry.js';
+import { decideRetry } from '../../src/time/retry-decision.js';
+import { retryRule } from '../../src/time/retry.js';
 
 type Errors = typeof here;
 

@@ -28,6 +28,7 @@ describe('the pattern of a failure message', () => {
     ['mailbox 17 is full', 'mailbox … is full'],
     ['order 404 is locked', 'order … is locked'],
     ['user 6919b0f2c4d1a2b3c4d5e6f7 is gone', 'user … is gone'],
+    ['job 1k3qv5hg4000010000000a is gone', 'job … is gone'],
     ['no row 8f14e45f-ceea-467f-a8f1-0123456789ab', 'no row …'],
     ['connect ECONNREFUSED 127.0.0.1:500', 'connect ECONNREFUSED …:…'],
     ['connect ECONNREFUSED localhost:404', 'connect ECONNREFUSED localhost:…'],

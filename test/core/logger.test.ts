@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { safeLogger, type Logger } from '../../src/core/logger.js';
+import { safeLogger, unskipped, type Logger } from '../../src/core/logger.js';
 import { checkDashboard } from '../../src/dashboard/options.js';
 
 const LEVELS = ['debug', 'info', 'warn', 'error'] as const;
@@ -55,6 +55,17 @@ describe('the default logger', () => {
   afterEach(() => {
     vi.useRealTimers();
     vi.restoreAllMocks();
+  });
+
+  it('the default logger leaves out repeated lines, but none that is marked', () => {
+    const log = safeLogger(undefined);
+    log.warn({}, 'one');
+    log.warn({}, 'two');
+    log.warn(unskipped({ n: 1 }), 'three');
+    expect(lines.map(([text]) => text)).toEqual([
+      'tidemill: one',
+      'tidemill: three (1 more since the last line)',
+    ]);
   });
 
   it('the default logger writes errors and warnings to console.error, with the error itself', () => {

@@ -53,6 +53,9 @@ describe('unknown options', () => {
     ['removeOnComplete', 'retention: { completed }, an option of the definition and of the mill,'],
     ['lockLifetime', 'leaseDuration, an option of new Tidemill,'],
     ['repeat', "mill.schedule('@every 90s', name, data), or with a cron text,"],
+    ['tz', 'timezone, an option of mill.schedule,'],
+    ['timezone', 'timezone, an option of mill.schedule,'],
+    ['endDate', 'repeatUntil, an option of mill.schedule,'],
     ['every', "mill.schedule('@every 90s', name, data), or with a cron text,"],
   ])('%s, a name of another library, is answered with ours', (given, here) => {
     expect(() => keys({ [given]: 1 })).toThrow(OptionError);

@@ -48,13 +48,14 @@ describe('the doctor on MongoDB', () => {
       'instances',
       'jobs',
       'paused',
+      'limits',
       'reactive tasks',
       'document schedules',
     ]);
   });
 
   it('the doctor names missing and differing indexes of every collection, with the command to fix each', async () => {
-    await inDatabase(uri, 'tidemill_jobs').dropIndex('tidemill_by_age');
+    await inDatabase(uri, 'tidemill_jobs').dropIndex('tidemill_created');
     await inDatabase(uri, 'orders_tasks').dropIndex('tidemill_held');
     const globals = inDatabase(uri, '_tidemill_globals');
     await globals.dropIndex('tidemill_kind');
@@ -66,9 +67,9 @@ describe('the doctor on MongoDB', () => {
       {
         check: 'indexes',
         status: 'fail',
-        found: 'tidemill_jobs: index tidemill_by_age is missing',
+        found: 'tidemill_jobs: index tidemill_created is missing',
         fix: expect.stringContaining(
-          'db.getCollection("tidemill_jobs").createIndex({"createdAt":-1,"_id":-1}',
+          'db.getCollection("tidemill_jobs").createIndex({"createdAt":1,"_id":1}',
         ) as string,
       },
       expect.objectContaining({
@@ -88,6 +89,31 @@ describe('the doctor on MongoDB', () => {
     await globals.dropIndex('tidemill_kind');
     await deployed.start();
     expect((await findingOf(await visitor(uri), 'indexes')).status).toBe('ok');
+  });
+
+  it('the doctor reports indexes that only earlier versions need, with the commands that drop them', async () => {
+    const jobs = inDatabase(uri, 'tidemill_jobs');
+    await jobs.createIndexes([{ key: { createdAt: -1, _id: -1 }, name: 'tidemill_by_age' }]);
+    expect(await findingOf(await visitor(uri), 'indexes')).toMatchObject({
+      status: 'warn',
+      found: 'tidemill_jobs: tidemill_by_age served earlier versions, and each write still pays for them',
+      fix: expect.stringMatching(
+        /once no instance of an earlier version runs.*\n.*dropIndex\("tidemill_by_age"\)/u,
+      ) as string,
+    });
+    await jobs.dropIndex('tidemill_by_age');
+    expect((await findingOf(await visitor(uri), 'indexes')).status).toBe('ok');
+  });
+
+  it('the doctor reports a missing collection of wake-ups, with the commands that create it', async () => {
+    const place = freshUri(own.uri);
+    await aMill(await openStore(place)).jobs.stats();
+    await inDatabase(place, 'tidemill_jobs_wakes').drop();
+    expect(await findingOf(await visitor(place), 'indexes')).toMatchObject({
+      status: 'warn',
+      found: expect.stringContaining('no capped collection tidemill_jobs_wakes') as string,
+      fix: expect.stringContaining('db.createCollection("tidemill_jobs_wakes", { capped: true') as string,
+    });
   });
 
   it("the doctor reports a database without Tidemill's collections, and creates none", async () => {

@@ -3,7 +3,7 @@ import { afterEach, describe, expect, it, vi } from 'vitest';
 import { shellWord } from '../../src/core/text/shell.js';
 import { judgeVersion } from '../../src/store/inspect.js';
 import { judgeOplog } from '../../src/mongodb/cluster/inspect.js';
-import { judgeCrowd, judgeVacuum } from '../../src/sql/schema/inspect.js';
+import { judgeCrowd, judgeOutbox, judgeVacuum } from '../../src/sql/schema/inspect.js';
 import { memory } from '../../src/memory/index.js';
 import { aMill } from '../support/mills.js';
 import { findingOf } from './findings.js';
@@ -135,5 +135,16 @@ describe('the doctor on any store', () => {
     expect(judgeVacuum('on')).toMatchObject({ status: 'ok' });
     expect(judgeCrowd({ used: 90, most: 97 })).toMatchObject({ status: 'warn' });
     expect(judgeCrowd({ used: 9, most: 97 })).toMatchObject({ status: 'ok' });
+  });
+
+  it('warns of an outbox that is half full, and fails one that is full', () => {
+    const outbox = { changes: 40, ageMs: 5_000, limit: 100, stopped: false, missed: false };
+    expect(judgeOutbox(outbox)).toMatchObject({ status: 'ok' });
+    expect(judgeOutbox({ ...outbox, changes: 50 })).toMatchObject({
+      status: 'warn',
+      found: 'about 50 changes wait to be planned; the limit is 100; the oldest has waited for 5 s',
+    });
+    expect(judgeOutbox({ ...outbox, missed: true })).toMatchObject({ status: 'warn' });
+    expect(judgeOutbox({ ...outbox, stopped: true, missed: true })).toMatchObject({ status: 'fail' });
   });
 });

@@ -1,6 +1,7 @@
 import { startShardedMongo } from '@tidemill/servers';
 import { Binary, BSONRegExp, MongoClient, ObjectId, UUID, type Collection } from 'mongodb';
 import { describe, expect, inject, it } from 'vitest';
+import { lazily } from '../../src/core/lazily.js';
 import { ServerClock } from '../../src/core/server-clock.js';
 import { collectionOptions, type Mongo } from '../../src/mongodb/context.js';
 import { mongodbDocuments } from '../../src/mongodb/documents/store.js';
@@ -27,26 +28,29 @@ function aSchedule(
 }
 
 describe('documents without a date in sleepUntil on MongoDB', () => {
-  it('never runs or changes a document whose sleepUntil is no date, and reports each one once', async () => {
-    const uri = freshUri();
-    const { schedule, errors, ran, documents } = aSchedule(uri);
-    const values = ['2020-01-01', 5, true, { a: 1 }, [past()], new ObjectId(), /x/u];
-    await documents.insertMany(values.map((sleepUntil) => ({ sleepUntil })));
-    await documents.createIndexes([{ key: { sleepUntil: 1 } }]);
-    const due = await documents.insertOne({ sleepUntil: past() });
-    await schedule.start();
-    await until('all are reported', () => errors.length === values.length);
-    const more = await documents.insertOne({ sleepUntil: 'one more' });
-    await until('that one is reported', () =>
-      errors.some(({ error }) => error.message.includes('"one more"')),
-    );
-    await until('the one that is due has run', () => ran.length > 0);
-    expect(errors).toHaveLength(values.length + 1);
-    expect(new Set(errors.map(({ where }) => where))).toEqual(new Set(['sleepUntil']));
-    expect(errors.some(({ error }) => error.message.includes('got "2020-01-01"'))).toBe(true);
-    expect(ran).toEqual([due.insertedId.toHexString()]);
-    expect((await documents.findOne({ _id: more.insertedId }))?.['sleepUntil']).toBe('one more');
-  });
+  it.each([0, 20])(
+    'never runs or changes a document whose sleepUntil is no date, and reports each one once, with an idleDelay of %i ms',
+    async (idleDelay) => {
+      const uri = freshUri();
+      const { schedule, errors, ran, documents } = aSchedule(uri, { idleDelay });
+      const values = ['2020-01-01', 5, true, { a: 1 }, [past()], new ObjectId(), /x/u];
+      await documents.insertMany(values.map((sleepUntil) => ({ sleepUntil })));
+      await documents.createIndexes([{ key: { sleepUntil: 1 } }]);
+      const due = await documents.insertOne({ sleepUntil: past() });
+      await schedule.start();
+      await until('all are reported', () => errors.length === values.length);
+      const more = await documents.insertOne({ sleepUntil: 'one more' });
+      await until('that one is reported', () =>
+        errors.some(({ error }) => error.message.includes('"one more"')),
+      );
+      await until('the one that is due has run', () => ran.length > 0);
+      expect(errors).toHaveLength(values.length + 1);
+      expect(new Set(errors.map(({ where }) => where))).toEqual(new Set(['sleepUntil']));
+      expect(errors.some(({ error }) => error.message.includes('got "2020-01-01"'))).toBe(true);
+      expect(ran).toEqual([due.insertedId.toHexString()]);
+      expect((await documents.findOne({ _id: more.insertedId }))?.['sleepUntil']).toBe('one more');
+    },
+  );
 });
 
 describe('document ids of any BSON type', () => {
@@ -240,6 +244,7 @@ describe('statements of document schedules on MongoDB', () => {
         release: async () => undefined,
       },
       { collection: documents.collectionName },
+      lazily(() => import('../../src/mongodb/documents/found.js')),
     );
     await documents.insertMany(Array.from({ length: 30 }, (_, n) => ({ sleepUntil: past(1_000 + n), n })));
     const [mine, theirs] = [future(60_000), future(61_000)];

@@ -8,7 +8,7 @@ import { expect, inject, it } from 'vitest';
 import { Tidemill } from '../../src/index.js';
 import { until } from '../support/mills.js';
 import { forkScript } from '../support/scripts.js';
-import { freshUri, rawClient, rawPool } from '../support/stores.js';
+import { fillEmbeddedFolder, freshUri, rawClient, rawPool } from '../support/stores.js';
 import { past } from './shared/document-fixtures.js';
 import { aName } from './tables.js';
 
@@ -121,6 +121,7 @@ it('documents that kill their process end after maxAttempts, with a retry policy
 
 it('the next process finishes the documents of a process killed with SIGKILL (embedded)', async () => {
   const dir = join(mkdtempSync(join(tmpdir(), 'tidemill-kill-')), 'data');
+  await fillEmbeddedFolder(dir);
   const before = await PGlite.create(dir);
   await before.exec(`${CREATE('reminders')}; ${INSERT('reminders')}`);
   await before.close();

@@ -22,6 +22,19 @@ async function untilAborted() {
   return { ...fixture, aborted: aborted.promise };
 }
 
+/** A document that runs until `end` opens, some time after its lock began. */
+async function aLongRun(since: string) {
+  const end = gate();
+  const { store, scheduler, clock } = aTestScheduler({
+    lockDuration: '30s',
+    onDocument: () => end.promise,
+  });
+  store.insert({});
+  await scheduler.start();
+  await clock.advance(since);
+  return { store, clock, end };
+}
+
 describe('locks of documents', () => {
   it('locks a document for lockDuration plus a small jitter, never until the same time twice', async () => {
     const { store, scheduler, clock } = aTestScheduler({ lockDuration: '1m' });
@@ -90,14 +103,7 @@ describe('locks of documents', () => {
   });
 
   it('recovers a lock in a few writes after a long outage with uncertain renewals', async () => {
-    const end = gate();
-    const { store, scheduler, clock } = aTestScheduler({
-      lockDuration: '30s',
-      onDocument: () => end.promise,
-    });
-    store.insert({});
-    await scheduler.start();
-    await clock.advance('1s');
+    const { store, clock, end } = await aLongRun('1s');
     store.after = () => {
       throw new Error('reset by peer');
     };
@@ -157,14 +163,7 @@ describe('lost responses to a document scheduler', () => {
 
   it('records a run whether a renewal with a lost response was written or not', async () => {
     for (const moment of ['before', 'after'] as const) {
-      const end = gate();
-      const { store, scheduler, clock } = aTestScheduler({
-        lockDuration: '30s',
-        onDocument: () => end.promise,
-      });
-      store.insert({});
-      await scheduler.start();
-      await clock.advance('9s');
+      const { store, clock, end } = await aLongRun('9s');
       let lost = 1;
       store[moment] = () => {
         if ((lost -= 1) >= 0) throw new Error('reset by peer');

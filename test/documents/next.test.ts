@@ -1,8 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { Intervals, parseInterval } from '../../src/time/interval.js';
-import { MISSED, nextRun, type DocumentMissedPolicy, type Plan } from '../../src/documents/times/next.js';
-import { CATCH_UP_LIMIT } from '../../src/time/recurrence.js';
+import { MISSED, type DocumentMissedPolicy } from '../../src/documents/options.js';
+import { nextRun, type Plan } from '../../src/documents/run/next.js';
+import { CATCH_UP_LIMIT } from '../../src/time/missed.js';
 
 const MINUTE = 60_000;
 const BASE = Date.parse('2026-01-01T00:00:00Z');

@@ -125,6 +125,27 @@ describe('polls among 100,000 waiting and 100,000 parked documents on MongoDB', 
     expect(Math.max(...keys)).toBeLessThanOrEqual(MOST_KEYS);
   });
 
+  it('a look on MongoDB at a backlog of 5,000 due documents examines no more than 15 keys', async () => {
+    await opened(store);
+    const collection = db().collection('backlog');
+    await collection.createIndexes([{ key: { sleepUntil: 1 } }]);
+    await collection.insertMany(
+      Array.from({ length: 5_000 }, (_, at) => ({ sleepUntil: new Date(at + 1_000) })),
+    );
+    const { insertedId } = await collection.insertOne({ sleepUntil: [new Date(0)] });
+    const jobs = store.documents({ collection: 'backlog' });
+    const looked = await jobs.look?.({ withinMs: 1_000, known: [], signal });
+    expect(looked?.misfits).toEqual([{ id: insertedId, value: [new Date(0)] }]);
+    await collection.deleteOne({ _id: insertedId });
+    await collection.dropIndexes();
+    await collection.createIndexes([{ key: { sleepUntil: 1 } }]);
+    const keys = await keysOf('backlog', async () => {
+      const { dueInMs } = (await jobs.look?.({ withinMs: 1_000, known: [], signal })) ?? {};
+      expect(dueInMs).toBeLessThan(0);
+    });
+    expect(Math.max(...keys)).toBeLessThanOrEqual(15);
+  });
+
   it('an idle scheduler on MongoDB polls about once a second with at most five keys each', async () => {
     const fixture = { store: mongodb({ uri }), collection: 'plain' } as unknown as DocumentFixture;
     const { schedule } = watched(fixture);

@@ -2,12 +2,18 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { PGlite } from '@electric-sql/pglite';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { embedded } from '../../src/embedded/index.js';
 import { Tidemill } from '../../src/index.js';
 import { aMill, until } from '../support/mills.js';
 import { opened } from '../support/port.js';
 import { bundled } from '../support/scripts.js';
+import { fillEmbeddedFolder } from '../support/stores.js';
+
+const unused = (): never => {
+  throw new Error('A refused database is not asked.');
+};
 
 let base: string;
 let dir: string;
@@ -50,6 +56,7 @@ async function modesOf(path: string): Promise<ReadonlySet<string>> {
 
 describe('the folder of an embedded database', () => {
   it('runs every job accepted by a killed process at the next start of its folder', async () => {
+    await fillEmbeddedFolder(dir);
     const { child, lines } = holder(1_000);
     const accepted = (): number => lines().filter((line) => line.startsWith('accepted')).length;
     await until('it is in the midst of it', () => accepted() > 50);
@@ -68,6 +75,7 @@ describe('the folder of an embedded database', () => {
   });
 
   it('refuses to open a folder in a second process, or in a second store of the same process', async () => {
+    await fillEmbeddedFolder(dir);
     const { child, lines } = holder(0);
     await until('it is open', () => lines().includes('open'));
     await expect(opened(embedded({ dir }))).rejects.toThrow(
@@ -92,6 +100,39 @@ describe('the folder of an embedded database', () => {
     expect(JSON.parse(await readFile(`${dir}.pid`, 'utf8'))).toMatchObject({ pid: process.pid });
     expect(await store.jobs.count({})).toBe(0);
     expect((await readdir(base)).sort()).toEqual(['data', 'data.pid']);
+  });
+
+  it('guards the folder of a PGlite of the user, for as long as a store is open on it', async () => {
+    const database = await PGlite.create(dir);
+    const [one, two] = [aMill(embedded({ database })), aMill(embedded({ database, schema: 'other' }))];
+    await one.enqueue('x', 1);
+    await two.enqueue('x', 1);
+    const { child, lines } = holder(0);
+    await ended(child);
+    expect(lines().join('\n')).toContain(`in use by process ${String(process.pid)}`);
+    await expect(opened(embedded({ dir }))).rejects.toThrow('share one store object');
+    await one.stop();
+    expect(await readdir(base)).toEqual(['data', 'data.pid']);
+    await two.stop();
+    expect(await readdir(base)).toEqual(['data']);
+    await database.close();
+  });
+
+  it('refuses a PGlite of the user on a folder that another process has open', async () => {
+    const { child, lines } = holder(0);
+    await until('it is open', () => lines().includes('open'));
+    const database = { dataDir: dir, query: unused, listen: unused, transaction: unused };
+    for (const _ of ['at first', 'again'])
+      await expect(opened(embedded({ database }))).rejects.toThrow(`in use by process ${String(child.pid)}`);
+  });
+
+  it('refuses a pid file that it did not write, and leaves it unchanged', async () => {
+    for (const text of ['4242\n', 'a note', '{"pid":"4242"}', 'null', '']) {
+      await writeFile(`${dir}.pid`, text);
+      await expect(opened(embedded({ dir }))).rejects.toThrow(`${dir}.pid is not one of Tidemill's`);
+      expect(await readFile(`${dir}.pid`, 'utf8')).toBe(text);
+      expect(await readdir(base)).toEqual(['data.pid']);
+    }
   });
 
   it('restricts files to their owner under any umask, also files of an earlier version', async () => {
@@ -132,4 +173,14 @@ it('accepts file: and postgresql: URLs as a store', () => {
   expect(() => new Tidemill({ store: 'file:' })).toThrow("'file:./dir'");
   expect(() => new Tidemill({ store: 'file:./somewhere' })).not.toThrow();
   expect(() => new Tidemill({ store: 'postgresql://localhost/x' })).not.toThrow();
+});
+
+it.each([
+  ['mongodb+srv://host/x', 'mongodb'],
+  ['postgresql://localhost/x', 'postgres'],
+  ['file:./somewhere', 'embedded'],
+  ['embedded:', 'embedded'],
+  ['memory:', 'memory'],
+])('health() of a mill on %s names the kind of its store: %s', (store, kind) => {
+  expect(new Tidemill({ store }).health().store).toBe(kind);
 });

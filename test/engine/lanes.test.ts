@@ -2,7 +2,10 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Work } from '../../src/core/records/work.js';
 import { Lanes } from '../../src/engine/claim/lanes.js';
-import { aClaimed, aCluster, me } from './support.js';
+import { MOST_BYTES_AHEAD } from '../../src/engine/claim/prefetch.js';
+import { aClaimed } from './support.js';
+
+const ALONE = { rank: 0, of: 1 };
 
 function lanesOf(slots: number, names: Readonly<Record<string, number>>): Lanes {
   const lanes = new Lanes(slots);
@@ -13,31 +16,31 @@ function lanesOf(slots: number, names: Readonly<Record<string, number>>): Lanes 
 const jobs = (name: string, count: number): Work[] => Array.from({ length: count }, () => aClaimed({ name }));
 
 const asked = (lanes: Lanes): Record<string, number> | null => {
-  const request = lanes.request(aCluster(), me);
+  const request = lanes.request(ALONE);
   return request && Object.fromEntries([...request.limits].map(([name, { max }]) => [name, max]));
 };
 
 const start = (lanes: Lanes): Work[] => {
   const started: Work[] = [];
-  for (let job = lanes.next(); job !== undefined; job = lanes.next()) started.push(job);
+  for (let jobs = lanes.next(0); jobs !== undefined; jobs = lanes.next(0)) started.push(...jobs);
   return started;
 };
 
 describe('claim requests of lanes', () => {
   it('a claim requests the free slots of each name, within those of the instance', () => {
     const lanes = lanesOf(10, { a: 5, b: 20 });
-    expect(lanes.request(aCluster(), me)).toMatchObject({ total: expect.any(Number) as number });
+    expect(lanes.request(ALONE)).toMatchObject({ total: expect.any(Number) as number });
     expect(asked(lanes)).toEqual({ a: 5, b: 10 });
   });
 
   it('a claim requests at most the free slots in total if nothing is prefetched', () => {
     const names = Object.fromEntries(Array.from({ length: 32 }, (_, n) => [`name-${String(n)}`, 5]));
-    expect(lanesOf(10, names).request(aCluster(), me)).toMatchObject({ total: 10 });
+    expect(lanesOf(10, names).request(ALONE)).toMatchObject({ total: 10 });
     const lanes = lanesOf(10, names);
     lanes.accept(jobs('name-1', 4), 0);
-    expect(lanes.request(aCluster(), me)).toMatchObject({ total: 6 });
+    expect(lanes.request(ALONE)).toMatchObject({ total: 6 });
     start(lanes);
-    expect(lanes.request(aCluster(), me)).toMatchObject({ total: 6 });
+    expect(lanes.request(ALONE)).toMatchObject({ total: 6 });
   });
 
   it('a claim prefetches at most what all slots finish in 250 ms, however many names are short', () => {
@@ -48,9 +51,23 @@ describe('claim requests of lanes', () => {
       start(lanes);
       lanes.done(name, 25);
     }
-    expect(lanes.request(aCluster(), me)).toMatchObject({ total: 10 + 100 });
+    expect(lanes.request(ALONE)).toMatchObject({ total: 10 + 100 });
     lanes.accept(jobs('name-1', 60), 0);
-    expect(lanes.request(aCluster(), me)).toMatchObject({ total: 50 });
+    expect(lanes.request(ALONE)).toMatchObject({ total: 50 });
+  });
+
+  it('a claim prefetches nothing while buffered work of all names weighs enough', () => {
+    const lanes = lanesOf(2, { large: 1, small: 1 });
+    for (const name of ['large', 'small']) {
+      lanes.accept(jobs(name, 1), 0);
+      start(lanes);
+      lanes.done(name, 1);
+    }
+    lanes.accept(jobs('small', 2), 0);
+    start(lanes);
+    expect(lanes.request(ALONE)?.total).toBeGreaterThan(100);
+    lanes.accept([aClaimed({ name: 'small', bytes: MOST_BYTES_AHEAD })], 0);
+    expect(lanes.request(ALONE)?.total).toBe(1);
   });
 
   it('a claim prefetches nothing for a name with ahead: false', () => {
@@ -59,7 +76,7 @@ describe('claim requests of lanes', () => {
     lanes.accept(jobs('once', 1), 0);
     start(lanes);
     lanes.done('once', 1);
-    expect(lanes.request(aCluster(), me)).toMatchObject({ total: 5 });
+    expect(lanes.request(ALONE)).toMatchObject({ total: 5 });
   });
 
   it('a claim leaves out a name whose slots are all taken', () => {
@@ -101,7 +118,7 @@ describe('claim requests of lanes', () => {
     expect(asked(lanes)).toBeNull();
     const claimed = Array.from({ length: 25 }, () => {
       const worth = lanes.done('a', 10);
-      lanes.next();
+      lanes.next(0);
       return worth;
     });
     expect(claimed.slice(0, 20)).not.toContain(true);
@@ -126,20 +143,22 @@ describe('claim requests of lanes', () => {
     expect(seen.size).toBe(100);
   });
 
-  it("a claim contains the instance's rank among the live instances of each name", () => {
-    const lanes = lanesOf(10, { work: 5, own: 5 });
-    const cluster = aCluster([
-      { life: 'zzz' },
-      { life: 'life', names: ['work', 'own'] },
-      { life: 'aaa' },
-      { life: 'dead', dead: true },
-      { life: 'late', leftMs: 0 },
-      { life: 'other', names: ['something else'] },
-    ]);
-    const request = lanes.request(cluster, me)!;
-    expect(request.limits.get('work')).toMatchObject({ rank: 1, of: 3 });
-    expect(request.limits.get('own')).toMatchObject({ rank: 0, of: 1 });
-    expect(lanes.request(undefined, me)!.limits.get('work')).toMatchObject({ rank: 0, of: 1 });
+  it('names that are due take turns if there are more than one claim can ask for', () => {
+    const names = Array.from({ length: 1_000 }, (_, n) => `name-${String(n)}`);
+    const lanes = lanesOf(10, Object.fromEntries(names.map((name) => [name, 5])));
+    const due = new Set(names.slice(500, 600));
+    const seen = new Set<string>();
+    for (let n = 0; n < 4; n += 1) {
+      const { limits } = lanes.request(ALONE, due)!;
+      expect([...limits.keys()].every((name) => due.has(name))).toBe(true);
+      for (const name of limits.keys()) seen.add(name);
+    }
+    expect(seen.size).toBe(100);
+  });
+
+  it("a claim contains the instance's place among the others for each name", () => {
+    const request = lanesOf(10, { work: 5, own: 5 }).request({ rank: 1, of: 3 })!;
+    for (const name of ['work', 'own']) expect(request.limits.get(name)).toMatchObject({ rank: 1, of: 3 });
   });
 });
 
@@ -156,13 +175,13 @@ describe('prefetched work', () => {
     expect(lanes.aged(1_000)).toEqual(taken.slice(2));
     expect(lanes.buffered).toBe(0);
     lanes.done('a', 60_000);
-    expect(lanes.request(aCluster(), me)).toMatchObject({ total: 1 });
+    expect(lanes.request(ALONE)).toMatchObject({ total: 1 });
     for (let n = 0; n < 100; n += 1) {
       lanes.accept(jobs('a', 1), 0);
       start(lanes);
       lanes.done('a', 1);
     }
-    expect(lanes.request(aCluster(), me)!.total).toBeGreaterThan(1);
+    expect(lanes.request(ALONE)!.total).toBeGreaterThan(1);
   });
 
   it('prefetched work goes back after 250 ms once its name turns out to be long', () => {
@@ -239,7 +258,7 @@ describe('starting work from lanes', () => {
     const lanes = lanesOf(1, { a: 5 });
     const [first, second, third] = jobs('a', 3);
     lanes.accept([first!, second!, third!], 0);
-    expect(lanes.next()).toBe(first);
+    expect(lanes.next(0)).toEqual([first]);
     expect(lanes.take(first!)).toBe(false);
     expect(lanes.take(second!)).toBe(true);
     expect(lanes.take(second!)).toBe(false);
@@ -266,8 +285,55 @@ describe('a flood of short work', () => {
     const started: string[] = [];
     for (let n = 0; n < 4; n += 1) {
       lanes.done('flood', 0.1);
-      started.push(lanes.next()!.name);
+      started.push(lanes.next(0)![0]!.name);
     }
     expect(started).toContain('other');
+  });
+});
+
+describe('lanes of batches', () => {
+  const batched = (batch: { size: number; waitMs: number }, concurrency = 2): Lanes => {
+    const lanes = new Lanes(10);
+    lanes.define(new Map([['a', { concurrency, batch }]]));
+    return lanes;
+  };
+  const jobs = (count: number, bytes = 1) =>
+    Array.from({ length: count }, (_, at) => aClaimed({ id: `j${String(at)}`, name: 'a', bytes }));
+  const place = { rank: 0, of: 1 };
+
+  it('claims what fills the batches of the free slots', () => {
+    const lanes = batched({ size: 100, waitMs: 0 });
+    expect(lanes.request(place)).toMatchObject({ total: 200 });
+  });
+
+  it('claims less for batches of large work, and at least one', () => {
+    const lanes = batched({ size: 100, waitMs: 0 });
+    lanes.accept(jobs(1, 1_000_000), 0);
+    lanes.next(0);
+    expect(lanes.request(place)).toMatchObject({ total: 4 });
+    lanes.accept(jobs(1, 100_000_000), 0);
+    lanes.next(0);
+    lanes.free('a');
+    expect(lanes.request(place)).toMatchObject({ total: 1 });
+  });
+
+  it('starts a full batch at once, in one slot', () => {
+    const lanes = batched({ size: 3, waitMs: 1_000 });
+    lanes.accept(jobs(4), 0);
+    expect(lanes.next(0)).toHaveLength(3);
+    expect(lanes.running).toBe(1);
+    expect(lanes.next(999)).toBeUndefined();
+    expect(lanes.gatheringMs(400)).toBe(600);
+    expect(lanes.next(1_000)).toHaveLength(1);
+  });
+
+  it('starts a batch that is full by its bytes', () => {
+    const lanes = batched({ size: 10, waitMs: 1_000 });
+    lanes.accept(jobs(3, 3_000_000), 0);
+    expect(lanes.next(0)).toHaveLength(1);
+  });
+
+  it('reserves no slot for work that belongs into a batch', () => {
+    expect(batched({ size: 2, waitMs: 0 }).reserve('a')).toBe(false);
   });
 });

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it, vi } from 'vitest';
 import { Listener } from '../../src/engine/claim/listener.js';
 import { memory } from '../../src/memory/index.js';
 import type { Store, WatchHandlers } from '../../src/store/port.js';
@@ -31,6 +31,7 @@ function aListener() {
     clock,
     error: (error) => errors.push(error),
     news: () => undefined,
+    freed: () => undefined,
     unavailable: (reason) => warned.push(reason),
   });
   const woken: number[] = [];
@@ -47,6 +48,24 @@ function aListener() {
 }
 
 describe('wake-up channel', () => {
+  // Without jitter, unless a test says otherwise.
+  beforeEach(() => {
+    const random = vi.spyOn(Math, 'random').mockReturnValue(1);
+    return () => random.mockRestore();
+  });
+
+  it('reopens a broken wake-up channel up to half a second earlier, so that not all instances come at once', async () => {
+    vi.mocked(Math.random).mockReturnValue(0.5);
+    const { clock, channel, listener, subscription } = aListener();
+    await subscription.idle();
+    channel.handlers?.broken(new Error('gone'));
+    await clock.advance(749);
+    expect(channel.opened).toBe(1);
+    await clock.advance(1);
+    expect(channel.opened).toBe(2);
+    await listener.close();
+  });
+
   it('reopens a broken wake-up channel after a second, independent of polls', async () => {
     const { clock, channel, listener, subscription, woken, errors } = aListener();
     await subscription.idle();

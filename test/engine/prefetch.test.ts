@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { MOST_AHEAD, Prefetch } from '../../src/engine/claim/prefetch.js';
+import { MOST_AHEAD, MOST_BYTES_AHEAD, Prefetch } from '../../src/engine/claim/prefetch.js';
 
 const after = (...durations: number[]): Prefetch => {
   const prefetch = new Prefetch();
@@ -53,5 +53,25 @@ describe('prefetch', () => {
     const prefetch = after(...Array.from({ length: 50 }, () => 1));
     prefetch.learn(400);
     expect(prefetch.ahead(1)).toBeGreaterThan(0);
+  });
+
+  it('prefetches less of large work, down to nothing', () => {
+    const prefetch = after(0);
+    prefetch.weigh(MOST_BYTES_AHEAD / 8);
+    expect(prefetch.ahead(50)).toBe(8);
+    prefetch.weigh(MOST_BYTES_AHEAD + 1);
+    expect(prefetch.ahead(50)).toBe(0);
+  });
+
+  it('learns at once that work is large, and slowly that it is small again', () => {
+    const prefetch = after(0);
+    for (let n = 0; n < 100; n += 1) prefetch.weigh(100);
+    expect(prefetch.ahead(50)).toBe(MOST_AHEAD);
+    prefetch.weigh(MOST_BYTES_AHEAD / 2);
+    expect(prefetch.ahead(50)).toBe(2);
+    prefetch.weigh(100);
+    expect(prefetch.ahead(50)).toBe(2);
+    for (let n = 0; n < 100; n += 1) prefetch.weigh(100);
+    expect(prefetch.ahead(50)).toBe(MOST_AHEAD);
   });
 });

@@ -1,5 +1,5 @@
 import type { JobRecord } from '../../src/core/records/job.js';
-import type { Cluster, Instance, InstanceState } from '../../src/store/port.js';
+import type { Cluster, InstanceState } from '../../src/store/port.js';
 
 let serial = 0;
 
@@ -25,8 +25,6 @@ export function aClaimed(given: Partial<JobRecord> = {}): JobRecord {
     ...given,
   };
 }
-
-export const me: Instance = { instanceId: 'me', life: 'life' };
 
 export function aCluster(instances: readonly Partial<InstanceState>[] = []): Cluster {
   return {

@@ -227,6 +227,21 @@ describe('a job name that no definition and no live instance knows', () => {
     ]);
   });
 
+  it('is pointed out once if it is paused', async () => {
+    const { clock, store, mill, at } = aTalkingMill();
+    const worker = aMill(store);
+    worker.job('send-email', () => 1);
+    await worker.start();
+    await mill.jobs.pause('send-emial');
+    await mill.jobs.pause('send-email');
+    await clock.advance('10s');
+    await mill.jobs.pause('send-emial');
+    await clock.advance('10s');
+    expect(at('warn').map(({ text }) => text)).toEqual([
+      'the name "send-emial" is paused, but no live instance runs it, and it is not defined here. Did you mean "send-email"?',
+    ]);
+  });
+
   it('costs nothing after a stop, which forgets what was not checked', async () => {
     const { clock, mill, at } = aTalkingMill();
     await mill.enqueue('unknown', {});

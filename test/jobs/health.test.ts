@@ -5,7 +5,7 @@ import { checkMillOptions } from '../../src/mill/options.js';
 import { memory } from '../../src/memory/index.js';
 
 const settings = checkMillOptions({ store: memory(), leaseDuration: '30s', maxAbandoned: 2 });
-const planning = { leader: false, historyLost: 0, troubles: ['sync: refused'] };
+const planning = { leader: false, paused: false, historyLost: 0, troubles: ['sync: refused'] };
 const well: EngineState = {
   running: 1,
   buffered: 2,

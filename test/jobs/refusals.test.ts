@@ -203,6 +203,7 @@ describe('schedule: bad input', () => {
     ['nothing', undefined, 'cron must be a string'],
     ['an empty text', '', 'cron must be a string'],
     ['four fields', '0 3 * *', 'cron needs 5 fields'],
+    ['a distance without its @', 'every 90s', "has 2. For a distance, write '@every 90s'."],
     ['a wrong field', '99 3 * * *', 'is not valid'],
     ['what never matches', '0 0 30 2 *', 'never matches a date'],
     ['an unknown name', '@often', 'is not a known cron name'],

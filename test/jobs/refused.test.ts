@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
-import { StoreError } from '../../src/core/errors.js';
+import { StoreError, type TidemillError } from '../../src/core/errors.js';
 import { memory } from '../../src/memory/index.js';
 import { mongodb } from '../../src/mongodb/index.js';
 import type { Settlement, Store } from '../../src/store/port.js';
@@ -114,8 +114,9 @@ describe.each(fixtures)('an outcome refused by %s', (_, make) => {
     mill.job('a', () => undefined);
     await mill.start();
     await until('the others have run', async () => (await mill.jobs.count({ status: 'completed' })) === 2);
-    await until('it was reported', () => errors.length > 0);
-    expect(errors[0]).toMatchObject({ code: 'OUTCOME_REFUSED' });
+    await until('it was reported', () =>
+      errors.some((error) => (error as TidemillError).code === 'OUTCOME_REFUSED'),
+    );
     expect(await mill.jobs.get('poison')).toMatchObject({ status: 'processing', failCount: 0 });
   });
 });
@@ -131,7 +132,7 @@ it('sets aside an outcome whose error looks like a database failure while others
   });
   await mill.start();
   await mill.enqueue('a', {}, { id: 'poison' });
-  await until('it has met trouble', () => errors.length >= 3);
+  await until('it has met trouble', () => errors.length > 0);
   const others: string[] = [];
   await until('it is set aside', async () => {
     others.push((await mill.enqueue('a', {})).id);

@@ -655,7 +655,7 @@ describe('wake-ups for other instances', () => {
       },
     });
     const insert = vi.spyOn(store.jobs, 'insert');
-    const wakes = (): boolean | undefined => insert.mock.lastCall?.[0].some(({ wake }) => wake === true);
+    const wakes = (): boolean | undefined => insert.mock.lastCall?.[0].some(({ wake }) => wake !== undefined);
     const mill = aMill(store);
     const past = { runAt: new Date(0) };
     for (let n = 0; n < 30; n += 1) await mill.enqueueMany([{ name: 'a', ...past }]);

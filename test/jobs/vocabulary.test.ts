@@ -97,7 +97,8 @@ it('finds documents by runAt or sleepUntil, and refuses both at once', async () 
   );
 });
 
-it.each(['complete', 'markCompleted'] as const)('completes a task in a transaction by %s', async (call) => {
+/** Runs a task whose handler makes one call, and returns what became of it. */
+async function afterRun(act: (context: TaskContext, mill: ReturnType<typeof aMill>) => unknown) {
   const mill = aMill();
   mill.store.collection('orders').insert({ _id: 'a' });
   let context: TaskContext | undefined;
@@ -107,28 +108,23 @@ it.each(['complete', 'markCompleted'] as const)('completes a task in a transacti
     debounce: 0,
     handler: async (given) => {
       context = given;
-      await mill.withTransaction((transaction) => given[call]({ transaction }));
+      await act(given, mill);
     },
   });
   await mill.drain();
-  expect(await mill.tasks.get('t', 'a')).toMatchObject({ status: 'completed' });
+  return { context, task: await mill.tasks.get('t', 'a') };
+}
+
+it.each(['complete', 'markCompleted'] as const)('completes a task in a transaction by %s', async (call) => {
+  const { context, task } = await afterRun((given, mill) =>
+    mill.withTransaction((transaction) => given[call]({ transaction })),
+  );
+  expect(task).toMatchObject({ status: 'completed' });
   await expect(context?.[call]({})).rejects.toThrow(`${call}() needs { transaction }`);
 });
 
 it.each(['defer', 'deferCurrent'] as const)('puts a task back for later by %s', async (call) => {
-  const mill = aMill();
-  mill.store.collection('orders').insert({ _id: 'a' });
-  let context: TaskContext | undefined;
-  await mill.reactiveTask({
-    task: 't',
-    collection: 'orders',
-    debounce: 0,
-    handler: (given) => {
-      context = given;
-      given[call](AT);
-    },
-  });
-  await mill.drain();
-  expect(await mill.tasks.get('t', 'a')).toMatchObject({ status: 'pending', runAt: AT, attempts: 0 });
+  const { context, task } = await afterRun((given) => given[call](AT));
+  expect(task).toMatchObject({ status: 'pending', runAt: AT, attempts: 0 });
   expect(() => context?.[call]('soon')).toThrow(`${call} must be a duration`);
 });

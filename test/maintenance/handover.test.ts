@@ -15,6 +15,7 @@ function aHandover(works: readonly JobRecord[], hasTrouble: (ids: readonly strin
   let asked = 0;
   const handover = new Handover<JobRecord, Settlement>({
     store: {
+      held: (leases) => Promise.resolve(leases.map(({ id }) => held.get(id))),
       heldBy: () => Promise.resolve([...held.values()]),
       strays: () => Promise.resolve([]),
       insertFailedRun: () => Promise.resolve(),
@@ -26,13 +27,14 @@ function aHandover(works: readonly JobRecord[], hasTrouble: (ids: readonly strin
       },
     },
     clock: virtualClock(),
-    conclude: (work) => ({
-      settlement: { lease: leaseOf(work), status: 'pending', set: {}, historyLimit: 5, by: 'holder' },
-    }),
-    isLastAttempt: () => false,
-    unknown: () => undefined,
-    recovered: () => undefined,
-    error: () => undefined,
+    runner: {
+      conclude: (work) => ({
+        settlement: { lease: leaseOf(work), status: 'pending', set: {}, historyLimit: 5, by: 'holder' },
+      }),
+      isLastAttempt: () => false,
+    },
+    engine: { unknown: () => undefined },
+    host: { recovered: () => undefined, error: () => undefined },
   });
   return {
     held,

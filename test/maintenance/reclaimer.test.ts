@@ -15,6 +15,7 @@ it('fences a dead instance that it may not bury once per lease, however often it
   await instances.register({ ...self, ...registration, leaseMs: 3_600_000 });
   await instances.register({ ...dead, ...registration, leaseMs: 1 });
   const fenced: string[] = [];
+  const freed: string[] = [];
   const fence = (instance: Instance): ReturnType<typeof instances.fence> => {
     fenced.push(instance.life);
     return instances.fence(instance);
@@ -22,11 +23,15 @@ it('fences a dead instance that it may not bury once per lease, however often it
   const reclaimer = new Reclaimer({
     store: { clock, instances: { ...instances, fence } },
     leaseMs: LEASE_MS,
-    self: () => self,
     detector: { observe: () => undefined, waitMs: ({ leftMs }) => leftMs, graceMs: 0 },
-    handovers: () => [],
-    mayBury: () => Promise.resolve(false),
-    error: (error) => expect.unreachable(String(error)),
+    host: {
+      self,
+      handovers: [],
+      mayBury: () => Promise.resolve(false),
+      drop: ({ life }) => Promise.resolve(void freed.push(life)),
+      dropUnregistered: () => Promise.resolve(),
+      error: (error) => expect.unreachable(String(error)),
+    },
   });
   onTestFinished(() => reclaimer.stop());
   const look = async (): Promise<void> => {
@@ -37,4 +42,6 @@ it('fences a dead instance that it may not bury once per lease, however often it
   expect(fenced).toEqual([dead.life]);
   for (let looks = 0; looks < 20; looks += 1) await look();
   expect(fenced).toEqual([dead.life, dead.life]);
+  // Nothing of it counts against limits any more, although another instance has to bury it.
+  expect(freed).toEqual([dead.life, dead.life]);
 });

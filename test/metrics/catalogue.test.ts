@@ -104,6 +104,8 @@ describe('the catalogue of metrics', () => {
     counters.ended('task', 'a', 'completed', 10, 5);
     counters.lost('task', 'a');
     counters.reclaimed('task', 'a');
+    counters.limitStarted('job:a', 1);
+    counters.limitHeldUp('shared:b', 'rate');
     counters.leaseLost();
     counters.planned(3);
     counters.reconciled();
@@ -113,7 +115,20 @@ describe('the catalogue of metrics', () => {
     const vitals = { running: 1, buffered: 0, abandoned: 0, wakeUp: 'stream', planner } as const;
     const share: Shared = { id: 'a', instanceId: 'i', everyMs: 1_000, ageMs: 0, vitals };
     const task = [{ name: 'a', counts: { pending: 1 }, due: 1, lagMs: 5 }];
-    const cluster = { instances: 1, depths: { job: [], task, document: [] } };
+    const outbox = { changes: 1, ageMs: 2, limit: 3, stopped: false, missed: false };
+    const limits = [
+      {
+        kind: 'shared',
+        name: 'b',
+        running: 1,
+        capacity: 2,
+        windowStarts: 3,
+        windowCapacity: 4,
+        waiting: 5,
+        breaker: 'open',
+      },
+    ] as const;
+    const cluster = { instances: 1, depths: { job: [], task, document: [] }, limits, outbox };
     const told = families({
       counts: counters.counts(),
       shares: [share],

@@ -2,6 +2,8 @@ import { Long, MongoClient, ObjectId, type MongoClientOptions } from 'mongodb';
 import { describe, expect, it } from 'vitest';
 import { mongodb } from '../../src/mongodb/index.js';
 import { aMill, gate, until } from '../support/mills.js';
+import type { NewJob } from '../../src/store/port.js';
+import { aClaim, aJob, anInstance, done, opened } from '../support/port.js';
 import { freshUri, rawClient } from '../support/stores.js';
 
 /** A job as another program writes it: no version, no priority, no lease fields. */
@@ -206,6 +208,57 @@ describe("the user's own MongoClient", () => {
       await client.close();
     },
   );
+
+  it('keeps the unique key and the time limit of a job written by hand', async () => {
+    const uri = freshUri();
+    const jobs = rawClient(uri).db().collection('tidemill_jobs');
+    const mill = aMill(mongodb({ uri }), { pollInterval: { min: '20ms', max: '100ms' } });
+    await mill.enqueue('report', {}, { delay: '1h' });
+    const late = byHand({
+      name: 'report',
+      uniqueKey: 'k',
+      startBy: new Date(Date.now() - 1),
+      priority: 99.5,
+    });
+    const { insertedId } = await jobs.insertOne(late);
+    await expect(jobs.insertOne(byHand({ name: 'report', uniqueKey: 'k' }))).rejects.toMatchObject({
+      code: 11_000,
+    });
+    mill.job('report', () => undefined);
+    const expired = gate<{ job: { id: string } }>();
+    mill.on('job:expire', expired.open);
+    await mill.start();
+    expect((await expired.promise).job.id).toBe(insertedId.toHexString());
+    expect(await mill.jobs.get(insertedId.toHexString())).toMatchObject({ failReason: 'expired' });
+  });
+
+  it('releases a successor that was left waiting, by a crash or by a program that knows none', async () => {
+    const uri = freshUri();
+    const jobs = rawClient(uri).db().collection('tidemill_jobs');
+    const store = await opened(mongodb({ uri }));
+    const replace = (data: number): NewJob =>
+      aJob({
+        data,
+        uniqueKey: 'k',
+        onExisting: { kind: 'replace' },
+        nextRunAt: new Date(Date.now() - 1_000),
+      });
+    await store.jobs.insert([replace(1)]);
+    const { jobs: claimed } = await store.jobs.claim(aClaim(anInstance()));
+    const [successor] = await store.jobs.insert([replace(2)]);
+    expect(await store.jobs.releaseSuccessors?.()).toBe(0);
+    // Stored, but not marked yet: the producer dies here.
+    await jobs.updateOne({ uniqueKey: 'k' }, { $unset: { followed: '' } });
+    expect(await store.jobs.settle(claimed.map((job) => done(job)))).toEqual(['settled']);
+    // The next call finds the successor, replaces it, and releases it.
+    expect(await store.jobs.insert([replace(3)])).toMatchObject([{ outcome: 'replaced' }]);
+    const next = await store.jobs.claim(aClaim(anInstance()));
+    expect(next.jobs.map(({ id, data }) => [id, data])).toEqual([[successor?.job.id, 3]]);
+    await store.jobs.insert([replace(4)]);
+    await jobs.updateOne({ status: 'processing' }, { $set: { status: 'completed' } });
+    expect(await store.jobs.releaseSuccessors?.()).toBe(1);
+    expect((await store.jobs.claim(aClaim(anInstance()))).jobs.map(({ data }) => data)).toEqual([4]);
+  });
 
   it('rejects a URI without a database', async () => {
     const uri = freshUri().replace(/\/test_\w+\?/u, '/?');

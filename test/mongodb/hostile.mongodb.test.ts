@@ -49,22 +49,30 @@ describe('hostile input and open transactions on MongoDB', () => {
     const jobs = new Handover({
       store: store.jobs,
       clock: store.clock,
-      conclude: () => {
-        throw new Error('nothing is to be handed on');
+      runner: {
+        conclude: () => {
+          throw new Error('nothing is to be handed on');
+        },
+        isLastAttempt: () => false,
       },
-      isLastAttempt: () => false,
-      unknown: () => undefined,
-      recovered: (works) => recovered.push(works),
-      error: (error) => recovered.push(error),
+      engine: { unknown: () => undefined },
+      host: {
+        recovered: (works) => void recovered.push(works),
+        error: (error) => void recovered.push(error),
+      },
     });
     const reclaimer = new Reclaimer({
       store: store,
       leaseMs: 50,
-      self: () => old,
       detector: { observe: () => undefined, waitMs: ({ leftMs }) => leftMs, graceMs: 0 },
-      handovers: () => [jobs],
-      mayBury: () => Promise.resolve(true),
-      error: (error) => recovered.push(error),
+      host: {
+        self: old,
+        handovers: [jobs],
+        mayBury: () => Promise.resolve(true),
+        drop: () => Promise.resolve(),
+        dropUnregistered: () => Promise.resolve(),
+        error: (error) => void recovered.push(error),
+      },
     });
     await store.instances.register({ ...old, ...registration });
     reclaimer.observe(await store.instances.list());
@@ -171,6 +179,22 @@ describe('hostile input and open transactions on MongoDB', () => {
     await expect(mill.jobs.result(job.id)).rejects.toThrow('this session has no open transaction');
     expect(await mill.jobs.get(job.id)).toMatchObject({ status: 'failed', failCount: 1 });
     await mill.stop();
+    await client.close();
+  });
+
+  it('enqueue() rejects a session without an open transaction, and writes nothing', async () => {
+    const client = new MongoClient(freshUri());
+    const mill = aMill(mongodb({ client }));
+    await client.withSession(async (session) => {
+      const refused = mill.enqueue('x', {}, { session });
+      await expect(refused).rejects.toMatchObject({ code: 'BAD_OPTION' });
+      await expect(refused).rejects.toThrow('this session has no open transaction');
+      expect(await mill.jobs.count()).toBe(0);
+      await session.withTransaction(() => mill.enqueue('x', {}, { session }));
+      expect(await mill.jobs.count()).toBe(1);
+    });
+    await mill.stop();
+    await client.db().dropDatabase();
     await client.close();
   });
 

@@ -135,7 +135,7 @@ describe('a MongoDB server whose majority lags', () => {
     const concerns: unknown[] = [];
     client.on('commandStarted', ({ command }) => concerns.push(command['writeConcern']));
     await store.jobs.note(jobs.map((job) => ({ lease: leaseOf(job), progress: { value: 1 } })));
-    await store.jobs.heartbeat(instance, []);
+    await store.jobs.heartbeat?.(instance, []);
     expect(concerns).toEqual([{ w: 1 }, { w: 1 }]);
     await client.close();
   });

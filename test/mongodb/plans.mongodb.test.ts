@@ -4,7 +4,8 @@ import { headPipeline } from '../../src/mongodb/jobs/claim.js';
 import { dueDepthPipeline } from '../../src/mongodb/jobs/depths.js';
 import { countPipeline, findQuery, namesPipeline } from '../../src/mongodb/jobs/find.js';
 import { liveKey } from '../../src/mongodb/jobs/winners.js';
-import { clusterPipeline, duePipeline, oddPipelines } from '../../src/mongodb/jobs/peek.js';
+import { jobIndexes } from '../../src/mongodb/indexes.js';
+import { clusterPipeline, duePipeline, expiryPipeline, oddPipelines } from '../../src/mongodb/jobs/peek.js';
 import { mongodb, type MongodbStore } from '../../src/mongodb/index.js';
 import { fillCollection } from '../support/fill-collection.js';
 import { aMill } from '../support/mills.js';
@@ -99,7 +100,7 @@ describe('query plans with 200,000 future and 200,000 finished jobs on MongoDB',
   });
 
   it('queue depths for a scrape examine one key per name, none for nothing due, and stop at the cap', async () => {
-    const named = await explained(namesPipeline, 'tidemill_by_name');
+    const named = await explained(namesPipeline);
     expect(keysExamined(named)).toBeLessThanOrEqual(NAMES.length + 1);
     const due = await explained(dueDepthPipeline('mail', 1_000), 'tidemill_due');
     expect(keysExamined(due)).toBeLessThanOrEqual(2);
@@ -117,6 +118,12 @@ describe('query plans with 200,000 future and 200,000 finished jobs on MongoDB',
     ['by name alone', { name: ['mail'] }, 'createdAt', -1],
     ['without a filter', {}, 'createdAt', 1],
     ['by status, last changed first', { status: ['completed' as const] }, 'updatedAt', -1],
+    [
+      'by several final statuses, last changed first',
+      { status: ['completed' as const, 'cancelled' as const] },
+      'updatedAt',
+      -1,
+    ],
     ['pending ones of a name by due time', { name: ['mail'], status: ['pending' as const] }, 'nextRunAt', 1],
     ['pending ones of all names by due time', { name: NAMES, status: ['pending' as const] }, 'nextRunAt', -1],
   ] as const)('find %s examines about a page of keys', async (_what, filter, field, direction) => {
@@ -138,6 +145,21 @@ describe('query plans with 200,000 future and 200,000 finished jobs on MongoDB',
     }
   });
 
+  it('of the indexes of all jobs, only that by name contains what a claim or a settlement changes', () => {
+    const ofAll = jobIndexes(false).filter((plan) => plan.partialFilterExpression === undefined);
+    const changed = ofAll.filter(
+      ({ key }) =>
+        Object.keys(key).filter((field) => !['name', 'createdAt', '_id'].includes(field)).length > 0,
+    );
+    expect(ofAll.length).toBeGreaterThan(changed.length);
+    expect(changed.map(({ name }) => name)).toEqual(['tidemill_by_name']);
+    // The others hold pending, held, live, recurring or finished jobs only.
+    const changing = jobIndexes(false).filter(({ key }) => 'updatedAt' in key || 'finishedAt' in key);
+    expect(changing.map(({ name, partialFilterExpression }) => [name, partialFilterExpression])).toEqual([
+      ['tidemill_ended', { status: { $lt: 'pending' } }],
+    ]);
+  });
+
   it('a claim among 100,000 due jobs examines two keys per job plus two per name and priority', async () => {
     await fill(DUE, { status: 'pending', nextRunAt: { $subtract: ['$$NOW', { $add: [1_000, '$i'] }] } });
     for (const count of [10, 500]) {
@@ -145,6 +167,9 @@ describe('query plans with 200,000 future and 200,000 finished jobs on MongoDB',
       expect(stagesOf(alone)).not.toContain('SORT');
       expect(keysExamined(alone)).toBeLessThanOrEqual(2 * count + 2 * 3);
       expect(keysExamined(alone)).toBeGreaterThanOrEqual(count);
+      const behind = await explained(headPipeline('mail', count, 200), 'tidemill_claim');
+      expect(stagesOf(behind)).not.toContain('SORT');
+      expect(keysExamined(behind)).toBeLessThanOrEqual(2 * (count + 200) + 2 * 3);
     }
     const [first = [], ...rest] = NAMES.map((name) => headPipeline(name, 100));
     const union = [
@@ -161,6 +186,17 @@ describe('query plans with 200,000 future and 200,000 finished jobs on MongoDB',
     expect(keysExamined(await explained(duePipeline(NAMES), 'tidemill_due'))).toBeLessThanOrEqual(
       2 * NAMES.length,
     );
+  });
+
+  it('a peek reads one key to learn when the first job expires, however many do not', async () => {
+    expect(keysExamined(await explained(expiryPipeline))).toBe(0);
+    const limits = [ahead(90_000_000), ahead(80_000_000), ahead(70_000_000)];
+    await store.jobs.insert(
+      limits.map((startBy) => aJob({ name: 'mail', nextRunAt: ahead(60_000_000), startBy })),
+    );
+    const plan = await explained(expiryPipeline);
+    expect(keysExamined(plan)).toBe(1);
+    expect((await store.jobs.peek(NAMES)).expiresAt).toEqual(limits[2]);
   });
 
   it('the holder of a unique key is found by one key of the unique index', async () => {

@@ -6,7 +6,7 @@ import { freshUri } from '../support/stores.js';
 import { wakeFacts } from '../support/wake-facts.js';
 
 describe('wake-ups on MongoDB', () => {
-  wakeFacts('a change stream', () => {
+  wakeFacts('a message', () => {
     const uri = freshUri();
     const worker = aMill(mongodb({ uri }), { pollInterval: rarely });
     return { worker, operator: aMill(mongodb({ uri })) };

@@ -40,14 +40,13 @@ describe('a job held by an open transaction', () => {
     expect((await store.jobs.claim(aClaim(anInstance()))).jobs.map(({ data }) => data)).toEqual(['held']);
   });
 
-  it('heartbeats, notes and reclaims skip a job that a transaction holds', async () => {
+  it('notes and reclaims skip a job that a transaction holds', async () => {
     const { store, lock } = await withLocks();
     await store.jobs.insert([aJob(), aJob()]);
     const instance = anInstance();
     const { jobs } = await store.jobs.claim(aClaim(instance));
     const [held, free] = jobs as [(typeof jobs)[number], (typeof jobs)[number]];
     const unlock = await lock(held.id);
-    await store.jobs.heartbeat(instance, []);
     await store.jobs.note(jobs.map((job) => ({ lease: { ...done(job).lease }, progress: { value: 1 } })));
     const noted = await Promise.all([held.id, free.id].map((id) => store.jobs.get(id)));
     expect(noted.filter((job) => job?.progress === 1)).toHaveLength(1);

@@ -3,9 +3,11 @@ import type { JobFilter, Page } from '../../src/store/port.js';
 import { claimStatement, hintedStatement } from '../../src/sql/jobs/claim.js';
 import type { Sql } from '../../src/sql/connection/connection.js';
 import { depthsStatement } from '../../src/sql/jobs/depths.js';
-import { findStatement, statsStatement } from '../../src/sql/jobs/find.js';
+import { statsStatement } from '../../src/sql/jobs/find.js';
+import { newId } from '../../src/sql/jobs/ids.js';
+import { findStatement } from '../../src/sql/jobs/list.js';
 import { winnersStatement } from '../../src/sql/jobs/new-jobs.js';
-import { dueStatement } from '../../src/sql/jobs/peek.js';
+import { allDueStatement, dueStatement } from '../../src/sql/jobs/peek.js';
 import { namesIn } from '../../src/sql/schema/names.js';
 import { sweepStatement } from '../../src/sql/jobs/sweep.js';
 import { rowsOf, scansOf, type Plan } from '../support/explain.js';
@@ -76,9 +78,24 @@ const claiming = (max: number): Promise<Reading> =>
 describe('query plans among 30,000 future, 30,000 finished and 2,000 running jobs on PostgreSQL', () => {
   it('a peek reads one row per name', async () => {
     const { read, indexes } = await explained(dueStatement(sql), [JSON.stringify([...NAMES, 'unknown'])]);
-    expect(indexes).toEqual(['jobs_due']);
+    expect(indexes).toEqual(['jobs_due', 'jobs_start_by']);
     // Older servers round what was read for each name, and so count one for the unknown name, too.
     expect(read).toBeLessThanOrEqual(NAMES.length + 1);
+  });
+
+  it('a peek of many names reads one row per name that has pending jobs', async () => {
+    const { read, indexes } = await explained(allDueStatement(sql), [10_000]);
+    expect(indexes).toEqual(['jobs_due', 'jobs_start_by']);
+    // Older servers round what was read after each name, and so count one after the last, too.
+    expect(read).toBeLessThanOrEqual(NAMES.length + 1);
+  });
+
+  it('a peek reads one row more if jobs expire, however many of them', async () => {
+    const limited = `'pending', now() + n * interval '1 day', now() + n * interval '2 days'`;
+    await fill(2_000, 'status, next_run_at, start_by', limited);
+    const { read, indexes } = await explained(dueStatement(sql), [JSON.stringify(NAMES)]);
+    expect(indexes).toEqual(['jobs_due', 'jobs_start_by']);
+    expect(read).toBeLessThanOrEqual(NAMES.length + 2);
   });
 
   it('a claim reads at most one row per name if nothing is due', async () => {
@@ -151,5 +168,73 @@ describe('query plans among 30,000 future, 30,000 finished and 2,000 running job
   it('a sweep reads nothing if nothing has expired', async () => {
     const { read } = await explained(sweepStatement(sql), [new Date().toISOString(), 1_000]);
     expect(read).toBe(0);
+  });
+});
+
+describe('query plans among 100,000 finished jobs with ids of the store on PostgreSQL', () => {
+  const timed = namesIn(`${schema}_timed`);
+  const at = Date.now() - 3_600_000;
+  /** A thousand jobs are created in each millisecond, and a hundred end in each. */
+  const createdAt = (n: number): Date => new Date(at + Math.floor(n / 1_000));
+  const endedAt = (n: number): Date => new Date(at + 60_000 + Math.floor(n / 100));
+  const ids = Array.from({ length: 101_500 }, (_, n) => newId(createdAt(n).getTime()));
+
+  beforeAll(async () => {
+    const holder = {};
+    const store = freshPostgres({ schema: timed.schema });
+    await store.acquire(holder);
+    await store.release(holder);
+    const status = (from: number, to: number, columns: string, values: string): Promise<unknown> =>
+      pool.query(
+        `insert into ${timed.jobs} (id, name, data, timed, created_at, ${columns})
+         select id, 'mail', '{}', true, created, ${values} from unnest($1::text[], $2::timestamptz[], $3::timestamptz[])
+           as g(id, created, ended)`,
+        [
+          ids.slice(from, to),
+          ...[createdAt, endedAt].map((time) =>
+            ids.slice(from, to).map((_id, n) => time(from + n).toISOString()),
+          ),
+        ],
+      );
+    await status(
+      0,
+      100_000,
+      'status, updated_at, expires_at',
+      `'completed', ended, now() + interval '1 day'`,
+    );
+    await status(100_000, 100_500, 'status, updated_at', `'failed', ended`);
+    await status(100_500, 101_000, 'status, updated_at', `'pending', ended`);
+    await status(101_000, 101_500, 'status, updated_at', `'pending', created`);
+    await pool.query(`analyze ${timed.jobs}`);
+  });
+
+  const listed = (filter: JobFilter, page: Page): Promise<Reading> => {
+    const { text, values } = findStatement({ names: timed }, filter, page);
+    return explained(text, values);
+  };
+  const page = (field: Page['field'], more: Partial<Page> = {}): Page => ({
+    field,
+    direction: -1,
+    limit: 50,
+    ...more,
+  });
+  const inTheMiddle = { at: createdAt(50_500), key: ids[50_500]! };
+  const between = { from: createdAt(20_000), to: createdAt(20_999) };
+
+  it.each<[string, JobFilter, Page, number]>([
+    ['everything by age', {}, page('createdAt'), 51],
+    ['everything by age, from the end', {}, page('createdAt', { direction: 1 }), 51],
+    ['a later page by age', {}, page('createdAt', { after: inTheMiddle }), 51],
+    ['an earlier page by age', {}, page('createdAt', { direction: 1, after: inTheMiddle }), 51],
+    ['what was created in a millisecond', { createdAt: between }, page('createdAt'), 51],
+    ['completed jobs by age', { status: ['completed'] }, page('createdAt'), 1_551],
+    ['a name and a status by age', { name: ['mail'], status: ['completed'] }, page('createdAt'), 51],
+    ['completed jobs by their last change', { status: ['completed'] }, page('updatedAt'), 200],
+    ['failed jobs by their last change', { status: ['failed'] }, page('updatedAt'), 51],
+    ['waiting jobs by their last change', { status: ['pending'] }, page('updatedAt'), 51 + 551 + 2],
+  ])('find reads about one page: %s', async (_what, filter, wanted, most) => {
+    const { read, indexes } = await listed(filter, wanted);
+    expect(indexes).not.toContain('Seq Scan');
+    expect(read).toBeLessThanOrEqual(most + 1);
   });
 });

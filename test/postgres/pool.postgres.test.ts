@@ -1,5 +1,5 @@
 import pg from 'pg';
-import { expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { postgres } from '../../src/postgres/index.js';
 import { aMill, until } from '../support/mills.js';
 import { Tables } from '../sql/reactive/tables.js';
@@ -43,4 +43,44 @@ it.each([
   }
   await mill.stop();
   expect(await mill.jobs.count({ status: 'completed' })).toBe(60);
+});
+
+describe("an error of an idle connection of a user's pool", () => {
+  it('is reported as an error that no caller sees, and ends nothing', async () => {
+    const tables = await Tables.make('create table unused (id integer primary key)');
+    const pool = new pg.Pool({ connectionString: tables.url, max: 3 });
+    onTestFinished(() => pool.end());
+    const backends = new Set<number>();
+    pool.on('connect', (client) => {
+      const { processID } = client as unknown as { readonly processID: number };
+      backends.add(processID);
+    });
+    const mill = aMill(postgres({ pool, schema: tables.schema }));
+    const reported: string[] = [];
+    mill.on('error', ({ error, where }) => reported.push(`${where}: ${error.message}`));
+    mill.job('a', (job) => job.data);
+    await mill.start();
+    await mill.jobs.result((await mill.enqueue('a', 1)).id);
+    expect(pool.listenerCount('error')).toBe(1);
+    await until('all connections are idle', () => pool.idleCount === pool.totalCount && pool.totalCount > 0);
+    for (const pid of backends) await tables.ask('select pg_terminate_backend($1::integer)', [pid]);
+    await until('it is reported', () =>
+      reported.some((text) => text.includes('idle connection: terminating')),
+    );
+    expect(await mill.jobs.result((await mill.enqueue('a', 2)).id)).toBe(2);
+    await mill.stop();
+    expect(pool.listenerCount('error')).toBe(0);
+  });
+
+  it('is left to a listener of the user', async () => {
+    const tables = await Tables.make('create table unused (id integer primary key)');
+    const pool = new pg.Pool({ connectionString: tables.url, max: 3 });
+    onTestFinished(() => pool.end());
+    pool.on('error', () => undefined);
+    const mill = aMill(postgres({ pool, schema: tables.schema }));
+    expect(await mill.jobs.count()).toBe(0);
+    expect(pool.listenerCount('error')).toBe(1);
+    await mill.stop();
+    expect(pool.listenerCount('error')).toBe(1);
+  });
 });

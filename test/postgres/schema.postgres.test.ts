@@ -5,7 +5,7 @@ import { postgres, type PostgresStore } from '../../src/postgres/index.js';
 import { migrations } from '../../src/sql/schema/migrations/index.js';
 import { namesIn } from '../../src/sql/schema/names.js';
 import { aMill } from '../support/mills.js';
-import { aJob, opened } from '../support/port.js';
+import { aJob, ahead, opened } from '../support/port.js';
 import { freshPostgres, rawPool } from '../support/stores.js';
 
 const pool = rawPool();
@@ -66,6 +66,37 @@ describe('the PostgreSQL schema', () => {
     await opened(inSchema(schema));
     expect(await left()).not.toEqual([]);
   });
+
+  it.each(['in the migration', 'beforehand, by the statements of docs/postgres.md'])(
+    'a schema of version 6 is upgraded with its indexes built %s, and lists its jobs beside new ones',
+    async (how) => {
+      const schema = aSchema();
+      const names = namesIn(schema);
+      await pool.query(`create schema ${schema}; create table ${names.migrations} (version integer primary key,
+        name text not null, applied_at timestamptz(3) not null default now())`);
+      for (const { version, name, up } of migrations.slice(0, 6)) {
+        for (const statement of up(names)) await pool.query(statement);
+        await pool.query(`insert into ${names.migrations} (version, name) values ($1, $2)`, [version, name]);
+      }
+      await pool.query(
+        `insert into ${names.jobs} (id, name, status) values ('one', 'x', 'completed'), ('two', 'x', 'pending')`,
+      );
+      if (how.startsWith('beforehand')) {
+        const guide = await readFile(new URL('../../docs/postgres.md', import.meta.url), 'utf8');
+        const block = /```sql\n(?<sql>alter table tidemill\.jobs add column if not exists[^`]+)```/u.exec(
+          guide,
+        );
+        const statements = (block?.groups?.['sql'] ?? '').replaceAll('tidemill.', `${schema}.`).split(';');
+        expect(statements).toHaveLength(7);
+        for (const statement of statements) await pool.query(statement);
+      }
+      const store = await opened(inSchema(schema));
+      expect(await store.schemaFaults()).toEqual([]);
+      const inserted = await store.jobs.insert([aJob({ createdAt: ahead(60_000) })]);
+      const found = await store.jobs.find({}, { field: 'createdAt', direction: -1, limit: 10 });
+      expect(found.jobs.map(({ id }) => id)).toEqual([inserted[0]?.job.id, 'two', 'one']);
+    },
+  );
 
   it('schemaFaults names missing columns and missing or differing indexes', async () => {
     const schema = aSchema();

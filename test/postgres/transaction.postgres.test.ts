@@ -129,6 +129,26 @@ describe("a user's own PostgreSQL transaction", () => {
     expect(await mill.jobs.result(job.id)).toBe('paid');
   });
 
+  it('enqueue() rejects a client on which BEGIN was not called, and writes nothing', async () => {
+    const mill = aMill(freshPostgres());
+    const client = await pool.connect();
+    onTestFinished(() => client.release());
+    await expect(mill.enqueue('x', 1, { transaction: client })).rejects.toMatchObject({
+      code: 'BAD_OPTION',
+      message: expect.stringMatching(/Call BEGIN on it first/u) as string,
+    });
+    expect(await mill.jobs.count()).toBe(0);
+    // Sent, and not answered yet: what follows is inside all the same.
+    void client.query('begin');
+    await mill.enqueue('x', 2, { transaction: client });
+    await client.query('rollback');
+    expect(await mill.jobs.count()).toBe(0);
+    await client.query('begin');
+    await mill.enqueue('x', 3, { transaction: client });
+    await client.query('commit');
+    expect(await mill.jobs.count()).toBe(1);
+  });
+
   it('rejects a pool or another object in place of a transaction, with the fix', async () => {
     const mill = aMill(freshPostgres());
     await expect(mill.enqueue('x', 1, { transaction: pool })).rejects.toThrow(

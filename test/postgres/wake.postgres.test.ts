@@ -31,10 +31,52 @@ describe('wake-ups on PostgreSQL', () => {
       aClaim(anInstance(), { names: ['work', 'paused'], hints });
     const first = await store.jobs.claim(request());
     expect(first.jobs.map(({ id }) => id)).toEqual([inserted[0]!.job.id]);
-    expect(first.jobs[0]).toEqual(await store.jobs.get(inserted[0]!.job.id));
+    expect({ ...first.jobs[0], bytes: undefined }).toEqual(await store.jobs.get(inserted[0]!.job.id));
     expect((await store.jobs.claim(request())).jobs).toEqual([]);
     const rest = await store.jobs.claim(aClaim(anInstance(), { names: ['work', 'paused'] }));
     expect(rest.jobs.map(({ id }) => id)).toEqual([inserted[4]!.job.id]);
+  });
+
+  it('a transaction with new jobs notifies once, after its commit, and names them', async () => {
+    const schema = aSchema();
+    const mill = aMill(freshPostgres({ schema }));
+    await mill.enqueue('other', {}, { delay: '1h' });
+    const client = await pool.connect();
+    const heard: unknown[] = [];
+    client.on('notification', ({ payload }) => heard.push(JSON.parse(payload ?? '')));
+    await client.query(`listen "${namesIn(schema).channel}"`);
+    const enqueue = async (transaction: unknown): Promise<string> => {
+      const options = { data: {}, transaction: transaction as never };
+      const [first] = await mill.enqueueMany(['a', 'b', 'a'].map((name) => ({ name, ...options })));
+      await pool.query('select 1');
+      expect(heard).toEqual([]);
+      return first!.id;
+    };
+    const message = (key: string): unknown => ({
+      what: 'jobs',
+      key,
+      name: 'a',
+      due: [
+        ['a', 2],
+        ['b', 1],
+      ],
+    });
+    const own = await mill.withTransaction(enqueue);
+    await until('the notification arrives', () => heard.length > 0);
+    // Notifications arrive in order: had there been more, they would come before this one.
+    await client.query(`notify "${namesIn(schema).channel}", '"end"'`);
+    await until('the end arrives', () => heard.includes('end'));
+    expect(heard.splice(0)).toEqual([message(own), 'end']);
+    const other = await pool.connect();
+    await other.query('begin');
+    const foreign = await enqueue(other);
+    await other.query('commit');
+    other.release();
+    await until('the notification arrives', () => heard.length > 0);
+    await client.query(`notify "${namesIn(schema).channel}", '"end"'`);
+    await until('the end arrives', () => heard.includes('end'));
+    expect(heard).toEqual([message(foreign), 'end']);
+    client.release(true);
   });
 
   it('wake-ups work again after the listening connection was killed', async () => {

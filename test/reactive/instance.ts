@@ -4,7 +4,7 @@ import { mongodb } from '../../src/mongodb/index.js';
 import type { InstanceOptions } from './instances.js';
 
 const options = JSON.parse(process.argv[2] ?? '{}') as InstanceOptions;
-const { uri, instanceId, leaseMs = 1_000, roles, rate, handlerMs = 0, version = 1 } = options;
+const { uri, instanceId, leaseMs = 1_000, roles, rate, handlerMs = 0, version = 1, partitions = 1 } = options;
 
 const say = (event: string, fields: object = {}): void => {
   process.send?.({ event, at: Date.now(), ...fields });
@@ -16,7 +16,7 @@ const mill = new Tidemill({
   logger: false,
   pollInterval: { min: 10, max: 200 },
   ...(instanceId === undefined ? {} : { instanceId }),
-  reactive: { ...(rate === undefined ? {} : { reconcileRate: rate }) },
+  reactive: { partitions, ...(rate === undefined ? {} : { reconcileRate: rate }) },
 });
 for (const event of [
   'leader:gained',

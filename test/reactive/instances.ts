@@ -14,6 +14,7 @@ export interface InstanceOptions {
   /** How long the handler takes. */
   readonly handlerMs?: number;
   readonly version?: number;
+  readonly partitions?: number;
 }
 
 export interface Said {

@@ -146,7 +146,7 @@ describe('leadership', () => {
     const uri = freshUri();
     const client = rawClient(uri);
     await insert(client, ...Array.from({ length: 5_000 }, (_, n) => n));
-    const leaseDuration = LEASE_MS;
+    const leaseDuration = 6_000;
     const [first, second] = [
       await aSync(uri, new Handled(), { leaseDuration, reactive: { reconcileRate: 700 } }),
       await aSync(uri, new Handled(), { leaseDuration }),

@@ -8,9 +8,14 @@ import {
 } from '../../src/mongodb/reactive/claim.js';
 import { depthPipelines } from '../../src/mongodb/reactive/query/depths.js';
 import { planPipeline, unmatchPipeline } from '../../src/mongodb/reactive/plan/plan.js';
-import { taskIndexes, type Place } from '../../src/mongodb/reactive/sources.js';
+import { planAllPipeline, unmatchAllPipeline } from '../../src/mongodb/reactive/plan/together.js';
+import { fetchPipeline } from '../../src/mongodb/reactive/query/fetch.js';
+import { createIndexes, exactIdIndex, indexFaults, taskIndexes } from '../../src/mongodb/indexes.js';
+import { mongodb } from '../../src/mongodb/index.js';
+import { documentIndex, type Place } from '../../src/mongodb/reactive/sources.js';
 import type { TaskPlan } from '../../src/store/reactive.js';
-import { createIndexes } from '../../src/mongodb/indexes.js';
+import { Tidemill } from '../../src/index.js';
+import { until } from '../support/mills.js';
 import { freshUri } from '../support/stores.js';
 
 const DOCUMENTS = 50_000;
@@ -116,6 +121,44 @@ describe('query plans with 50,000 documents and 150,000 tasks on MongoDB', () =>
     expect(sumOf(explained, 'totalKeysExamined')).toBeLessThanOrEqual(2 * ids.length + 2);
   });
 
+  it('planning and fetching by text ids in a source with a collation read only the documents they need', async () => {
+    const { db } = place;
+    const source = await db.createCollection('people', { collation: { locale: 'en', strength: 2 } });
+    const tasks = db.collection('people_tasks');
+    const people = Array.from({ length: 2_000 }, (_, n) => ({ _id: `person-${String(n)}`, status: 'paid' }));
+    await source.insertMany(people as never[]);
+    const store = mongodb({ client, database: db.databaseName });
+    const mill = new Tidemill({ store });
+    const never = { status: 'never' };
+    await mill.reactiveTask({ task: 'other', collection: 'people', filter: never, handler: () => undefined });
+    await mill.start();
+    await until('the index is built', async () => (await indexFaults(source, [exactIdIndex])).length === 0);
+    await mill.stop();
+    const keys = people.slice(0, 20).map(({ _id }) => ({ task: 'mail', id: _id }));
+    await tasks.insertMany(
+      keys.map((_id) => ({
+        _id,
+        sourceDocId: _id.id,
+        leaseToken: 'life.1',
+        status: 'processing',
+      })) as never[],
+    );
+    const people20: Place = { db, source, tasks };
+    const simple = { collation: { locale: 'simple' } };
+    const ids = keys.map(({ id }) => id);
+    const planning = await source
+      .aggregate(reading(planPipeline(plan, people20, ids, {})), simple)
+      .explain('executionStats');
+    expect(stagesOf(planning).filter((stage) => SCAN.test(stage))).toEqual([]);
+    expect(sumOf(planning, 'totalDocsExamined')).toBeLessThanOrEqual(ids.length);
+    const fetching = await tasks
+      .aggregate(fetchPipeline(people20, plan, keys, ['life.1'], undefined, {}))
+      .explain('executionStats');
+    expect(won(fetching)).toContain(exactIdIndex.name);
+    expect(won(fetching)).not.toMatch(/"collectionScans":"?[1-9]/u);
+    expect(sumOf(fetching, 'totalDocsExamined')).toBeLessThanOrEqual(2 * ids.length);
+  });
+
   it('unmatching uses the keys of tasks and the _id index of documents', async () => {
     const pipeline = reading(unmatchPipeline(plan, place, ids, { status: 'paid' }));
     const explained = await place.tasks.aggregate(pipeline).explain('executionStats');
@@ -123,6 +166,29 @@ describe('query plans with 50,000 documents and 150,000 tasks on MongoDB', () =>
     expect(indexesOf(explained).every((name) => name === '_id_')).toBe(true);
     expect(won(explained)).not.toMatch(/"collectionScans":"?[1-9]/u);
     expect(sumOf(explained, 'totalDocsExamined')).toBeLessThanOrEqual(2 * ids.length);
+  });
+
+  it('planning a batch for several tasks reads each document once, by the _id index', async () => {
+    const plans = TASKS.map((task, at) => ({ ...plan, task, filter: { total: { $gt: at } } }));
+    const pipeline = planAllPipeline(plans, place, ids);
+    expect(Object.keys(pipeline.at(-1) ?? {})).toEqual(['$merge']);
+    const explained = await place.source.aggregate(reading(pipeline)).explain('executionStats');
+    expect(indexesOf(explained).every((name) => name === '_id_')).toBe(true);
+    expect(stagesOf(explained).filter((stage) => SCAN.test(stage))).toEqual([]);
+    expect(sumOf(explained, 'totalDocsExamined')).toBeLessThanOrEqual(ids.length);
+  });
+
+  it.each([
+    ['the keys of tasks', false, '_id_'],
+    ['the index of documents', true, documentIndex.name],
+  ])('unmatching for several tasks uses %s', async (_what, indexed, name) => {
+    const plans = TASKS.map((task) => ({ ...plan, task }));
+    if (indexed) await createIndexes(place.tasks, [documentIndex]);
+    const pipeline = reading(unmatchAllPipeline(plans, place, ids, indexed));
+    const explained = await place.source.aggregate(pipeline).explain('executionStats');
+    expect(stagesOf(explained).filter((stage) => SCAN.test(stage))).toEqual([]);
+    expect(won(explained)).toContain(`"indexesUsed":["${name}"]`);
+    expect(won(explained)).not.toMatch(/"collectionScans":"?[1-9]/u);
   });
 
   it('a peek for due tasks examines at most two keys per task', async () => {
@@ -162,6 +228,11 @@ describe('query plans with 50,000 documents and 150,000 tasks on MongoDB', () =>
       expect(stagesOf(explained).filter((stage) => SCAN.test(stage))).toEqual([]);
       expect(sumOf(explained, 'totalKeysExamined')).toBeGreaterThanOrEqual(count);
       expect(sumOf(explained, 'totalKeysExamined')).toBeLessThanOrEqual(2 * count + 2);
+      const behind = await place.tasks
+        .aggregate(headPipeline('sync', count, 100), { hint: 'tidemill_due' })
+        .explain('executionStats');
+      expect(stagesOf(behind).filter((stage) => SCAN.test(stage))).toEqual([]);
+      expect(sumOf(behind, 'totalKeysExamined')).toBeLessThanOrEqual(2 * (count + 100) + 2);
     }
   });
 

@@ -1,6 +1,6 @@
 /**
- * What may go wrong in a run. Each kind can be switched off by its name. `filter` and `version` are not faults that
- * happen: they are about what deployments define.
+ * What may go wrong in a run. Each kind can be switched off by its name. `filter`, `version` and `limits` are not faults
+ * that happen: they are about what deployments define.
  */
 export const FAULTS = [
   'crash',
@@ -17,8 +17,10 @@ export const FAULTS = [
   'weather',
   'filter',
   'version',
+  'limits',
 ] as const;
 export type Fault = (typeof FAULTS)[number];
 
 export const isFault = (name: string): name is Fault => FAULTS.some((fault) => fault === name);
-export const strikes = (fault: Fault): boolean => fault !== 'filter' && fault !== 'version';
+const DEFINED: readonly Fault[] = ['filter', 'version', 'limits'];
+export const strikes = (fault: Fault): boolean => !DEFINED.includes(fault);

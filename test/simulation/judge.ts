@@ -1,5 +1,6 @@
 import type { FailureKind } from '../../src/core/records/work.js';
 import type { Lease, SettleAnswer } from '../../src/store/port.js';
+import { LimitJudge, type LimitedJob } from './limits.js';
 import type { SimulatedProcess } from './process.js';
 import type { Scheduler } from './scheduler.js';
 
@@ -10,6 +11,8 @@ export interface Ending {
   readonly status: string;
   /** Why an attempt is charged, if it is; `nothing`: without a reason. */
   readonly charge: FailureKind | 'nothing' | undefined;
+  /** When it is due again, if that changes. */
+  readonly dueAt?: Date | undefined;
 }
 
 /** Work, as a claim reads it. */
@@ -55,6 +58,7 @@ const FINISHED: ReadonlySet<string> = new Set(['completed', 'failed', 'cancelled
  */
 export class Judge {
   readonly violations: string[] = [];
+  readonly limits: LimitJudge;
   readonly #scheduler: Scheduler;
   readonly #leaseMs: number;
   readonly #items = new Map<string, Item>();
@@ -71,6 +75,11 @@ export class Judge {
   constructor(scheduler: Scheduler, leaseMs: number) {
     this.#scheduler = scheduler;
     this.#leaseMs = leaseMs;
+    this.limits = new LimitJudge({
+      now: () => scheduler.now,
+      violated: (what) => this.violated(what),
+      count: (what) => this.count(what),
+    });
   }
 
   /** How often each kind of event was seen. */
@@ -116,7 +125,8 @@ export class Judge {
     this.#lives.delete(life);
   }
 
-  created(id: string, name: string, uniqueKey: string | undefined, token: string | undefined): void {
+  created(job: LimitedJob & { readonly uniqueKey?: string; readonly leaseToken?: string }): void {
+    const { id, name, uniqueKey, leaseToken: token } = job;
     this.count('created');
     if (uniqueKey !== undefined)
       for (const [other, item] of this.#items)
@@ -124,6 +134,7 @@ export class Judge {
           this.violated(`two live jobs ${name} with the unique key ${uniqueKey}: ${other} and ${id}`);
     const status = token === undefined ? 'pending' : 'processing';
     this.#items.set(id, { name, token, endedBy: undefined, status, charges: 0, uniqueKey });
+    this.limits.created(job, token !== undefined);
   }
 
   claimed(works: readonly Claimed[], token: string): void {
@@ -145,6 +156,7 @@ export class Judge {
           `${name} ${id} counts ${String(charges)} failed attempts, and ${String(item.charges)} were charged`,
         );
       this.#items.set(id, Object.assign(item, { token, status: 'processing' }));
+      this.limits.claimed(id);
     }
   }
 
@@ -157,6 +169,7 @@ export class Judge {
       this.count(by === 'reclaimer' ? `reclaimed ${status}` : `settled ${status}`);
       if (ending.charge !== undefined) this.#charged(item, ending);
       Object.assign(item, { token: undefined, endedBy: lease.token, status });
+      this.limits.settled(lease.id, status, ending.dueAt?.getTime(), by === 'holder');
     } else if (by !== 'holder' || item.endedBy !== lease.token)
       this.violated(
         `${item.name} ${lease.id}: a stale holder (${String(lease.token)}) wrote its end as ${status}`,
@@ -166,6 +179,7 @@ export class Judge {
   /** `byTime`: held by a lock that is a time in the document, which is only as good as the clocks of its holders. */
   began(id: string, process: SimulatedProcess, signal: AbortSignal, byTime = false): () => void {
     this.count('runs');
+    this.limits.began(id);
     this.#scheduler.trace.add(`${String(this.#scheduler.now)} ${process.name} begins ${id}`);
     const runs = this.#runs.get(id) ?? new Set();
     for (const other of runs)

@@ -1,6 +1,6 @@
 import { MemoryTransaction } from '../../src/memory/index.js';
 import type { DocumentJobStore, DocumentPlace } from '../../src/store/documents.js';
-import type { Store, WatchHandlers } from '../../src/store/port.js';
+import type { LimitStore, Store, WatchHandlers } from '../../src/store/port.js';
 import type { Feed, FeedEvent, ReactiveStore } from '../../src/store/reactive.js';
 import type { Network } from './network.js';
 import type { SimulatedProcess } from './process.js';
@@ -9,6 +9,7 @@ import type { Rights } from './rights.js';
 /** The store as the simulation runs it: what only the server sees is watched there. */
 export interface Server extends Omit<Store<MemoryTransaction>, 'documents'> {
   readonly reactive: ReactiveStore<MemoryTransaction>;
+  readonly limits: LimitStore;
   documents(place: DocumentPlace, process: SimulatedProcess): DocumentJobStore;
 }
 
@@ -33,6 +34,7 @@ export class RemoteStore implements Store<MemoryTransaction> {
   readonly locks: Server['locks'];
   readonly metrics: Server['metrics'];
   readonly audit: Server['audit'];
+  readonly limits: LimitStore;
   readonly reactive: ReactiveStore<MemoryTransaction>;
   readonly #server: Server;
   readonly #network: Network;
@@ -52,6 +54,7 @@ export class RemoteStore implements Store<MemoryTransaction> {
     this.locks = this.#remote('locks', server.locks);
     this.metrics = this.#remote('metrics', server.metrics);
     this.audit = this.#remote('audit', server.audit);
+    this.limits = this.#remote('limits', server.limits);
     this.reactive = this.#remoteReactive(server.reactive);
   }
 
@@ -91,6 +94,7 @@ export class RemoteStore implements Store<MemoryTransaction> {
       wake: tell(handlers.wake),
       cancel: tell(handlers.cancel),
       news: tell(handlers.news),
+      freed: tell(handlers.freed),
       broken: tell(handlers.broken),
     };
     const watch = await this.#call('watch', () => this.#server.watch(remote));
@@ -139,6 +143,7 @@ export class RemoteStore implements Store<MemoryTransaction> {
         }),
       tasks: (plans) => this.#remote('tasks', reactive.tasks(plans)),
       planner: this.#remote('planner', reactive.planner),
+      forgetting: this.#remote('forgetting', reactive.forgetting),
       planning: new Proxy(planning, {
         get: (of, property) =>
           property === 'openFeed' ? openFeed : (Reflect.get(of, property, of) as unknown),

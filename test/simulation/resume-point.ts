@@ -9,7 +9,8 @@ import type { Judge } from './judge.js';
  * changed before it is planned as it is, or changes again after it, or is about to be visited again.
  */
 export function checkResumePoint({ reactive }: MemoryStore, judge: Judge): void {
-  const { table, planner, log } = reactive;
+  const { log } = reactive;
+  const { table, planner } = reactive.opened;
   const token = planner.resumePoint;
   // A token whose history is gone is found to be dead, and everything is visited again.
   if (token === undefined || token < log.start) return;

@@ -3,7 +3,15 @@ import { StoreError } from '../../src/core/errors.js';
 import type { JobRecord } from '../../src/core/records/job.js';
 import type { TaskRecord } from '../../src/core/records/task.js';
 import type { Work } from '../../src/core/records/work.js';
-import type { JobStore, Lease, Registration, Settlement, WorkStore } from '../../src/store/port.js';
+import type {
+  JobStore,
+  Lease,
+  LimitStore,
+  Registration,
+  ScopeAsk,
+  Settlement,
+  WorkStore,
+} from '../../src/store/port.js';
 import type {
   PlannerStore,
   PlanStore,
@@ -15,6 +23,7 @@ import type {
 } from '../../src/store/reactive.js';
 import { DocumentLocks } from './document-locks.js';
 import type { Ending, Judge } from './judge.js';
+import { GUARDED } from './limits.js';
 import type { SimulatedProcess } from './process.js';
 import type { Server } from './remote.js';
 import { checkResumePoint } from './resume-point.js';
@@ -40,6 +49,7 @@ const JOBS: Reading<JobRecord, Settlement> = {
     by,
     status,
     charge: set.failKind ?? (set.failCount === undefined ? undefined : 'nothing'),
+    dueAt: set.nextRunAt,
   }),
   charges: ({ failCount }) => failCount,
 };
@@ -73,6 +83,7 @@ export function watchedServer(options: ServerOptions): Server {
     metrics: store.metrics,
     audit: store.audit,
     jobs: watchedJobs(options),
+    limits: watchedLimits(options),
     instances: {
       register: async (registration, takeOver) => {
         const answer = await instances.register(registration, takeOver);
@@ -104,6 +115,7 @@ export function watchedServer(options: ServerOptions): Server {
       planning: watchedPlanning(options),
       tasks: (plans) => watchedTasks(options, plans),
       planner: watchedPlanner(options),
+      forgetting: reactive.forgetting,
     },
     documents: (place, process) => locks.watched(store.documents(place), process),
     acquire: () => store.acquire(),
@@ -136,7 +148,7 @@ function watchedPlanner({ store, judge }: ServerOptions): PlannerStore {
   const { planner } = store.reactive;
   const saved: Readonly<Partial<Record<PropertyKey, (...given: readonly unknown[]) => void>>> = {
     saveTokens: (term) => {
-      if ((term as Term).term !== planner.leader?.term)
+      if ((term as Term).term !== store.reactive.leader?.term)
         judge.violated(`the leader of term ${String((term as Term).term)} moved the resume point of another`);
       checkResumePoint(store, judge);
     },
@@ -207,8 +219,7 @@ function watchedJobs(options: ServerOptions): JobStore<MemoryTransaction> {
     ...watchedWork(jobs, JOBS, options),
     insert: async (given, transaction) => {
       const inserted = await jobs.insert(given, transaction);
-      for (const { job, outcome } of inserted)
-        if (outcome === 'created') options.judge.created(job.id, job.name, job.uniqueKey, job.leaseToken);
+      for (const { job, outcome } of inserted) if (outcome === 'created') options.judge.created(job);
       return inserted;
     },
   };
@@ -220,6 +231,28 @@ function watchedTasks(
 ): TaskStore<MemoryTransaction> {
   const tasks = options.store.reactive.tasks(plans);
   return { ...tasks, ...watchedWork(tasks, TASKS, options) };
+}
+
+/** The judge sees what becomes of the breaker; everything else about limits it sees by the claims. */
+function watchedLimits({ store, judge }: ServerOptions): LimitStore {
+  const { limits } = store;
+  const breaker = { kind: 'job', name: GUARDED } as const;
+  const look = async (trial?: string): Promise<void> => {
+    const { scopes } = await limits.read([breaker]);
+    for (const scope of scopes) judge.limits.breaker(scope.breaker, trial);
+  };
+  return {
+    ...limits,
+    exchange: async (life, asks) => {
+      const answers = await limits.exchange(life, asks);
+      for (const [at, answer] of answers.entries()) {
+        const { scope, seq } = asks[at] as ScopeAsk;
+        if (scope.name !== GUARDED || typeof answer !== 'object') continue;
+        await look(answer.trial ? `${life}/${String(seq)}` : undefined);
+      }
+      return answers;
+    },
+  };
 }
 
 const always = (): boolean => true;

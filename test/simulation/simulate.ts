@@ -1,5 +1,7 @@
-import { loadRun } from '../../src/documents/parts.js';
-import { loadRuntime } from '../../src/mill/parts.js';
+import { loadOpened, loadRun } from '../../src/documents/parts.js';
+import { loadHolding } from '../../src/locks/parts.js';
+import { loadViews } from '../../src/metrics/monitor.js';
+import { loadManagers, loadRuntime } from '../../src/mill/parts.js';
 import type { Fault } from './faults.js';
 import { Random } from './random.js';
 import { Scheduler } from './scheduler.js';
@@ -36,7 +38,7 @@ export async function simulate({ seed, forMs, without = [], print }: Simulation)
   const scheduler = new Scheduler(START);
   scheduler.trace.print = print;
   // The loader of modules takes turns of the event loop that no seed decides.
-  await Promise.all([loadRuntime(), loadRun()]);
+  await Promise.all([loadHolding(), loadManagers(), loadRuntime(), loadOpened(), loadRun(), loadViews()]);
   const unseal = seal(random, scheduler);
   const strays: unknown[] = [];
   const stray = (reason: unknown): void => void strays.push(reason);
@@ -44,6 +46,7 @@ export async function simulate({ seed, forMs, without = [], print }: Simulation)
   try {
     const world = new World({ scheduler, random, without });
     const { judge } = world;
+    await world.store.loadParts();
     world.begin(forMs);
     await scheduler.run(START + forMs, () => judge.violations.length > 0);
     world.heal();

@@ -1,8 +1,11 @@
-import { describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { closeEmbedded } from '../support/stores.js';
 import { FAULTS, strikes } from './faults.js';
 import { simulate } from './simulate.js';
 
 const FOR_MS = 15_000;
+
+beforeAll(closeEmbedded);
 
 describe('the simulated cluster', () => {
   it('the simulation repeats exactly for one seed, and differs for another', async () => {
@@ -35,6 +38,10 @@ describe('the simulated cluster', () => {
       'checkpoints',
       'cleaned',
       'reprocessed',
+      'concurrency reached',
+      'rate reached',
+      'breaker opened',
+      'breaker trial',
     ])
       expect(seen).toContain(what);
   });

@@ -3,6 +3,7 @@ import { Tidemill, type ReactiveTaskDefinition } from '../../src/index.js';
 import type { MemoryStore } from '../../src/memory/index.js';
 import { textOf } from '../../src/memory/reactive/query/values.js';
 import type { Judge } from './judge.js';
+import { BREAKER, GATE, GATE_LIMITS, GUARDED, LIMITS } from './limits.js';
 import type { SimulatedProcess } from './process.js';
 import type { Random } from './random.js';
 import type { RemoteStore } from './remote.js';
@@ -14,9 +15,16 @@ export interface Deployment {
   readonly least: number;
   /** The version of the handler of `copy`: a raised one runs everything again. */
   readonly version: number;
+  /** How many jobs `capped` may run at once: another deployment may have a lower limit. */
+  readonly most: number;
 }
 
-export const EVERYTHING: Deployment = { tasks: ['copy', 'count', 'mirror'], least: 0, version: 1 };
+export const EVERYTHING: Deployment = {
+  tasks: ['copy', 'count', 'mirror'],
+  least: 0,
+  version: 1,
+  most: LIMITS['capped']?.concurrency ?? 1,
+};
 /** The collections that tasks watch, and how many documents each has from the start. */
 export const WATCHED: ReadonlyMap<string, number> = new Map([
   ['things', 3],
@@ -67,13 +75,14 @@ export class Workload {
       logger: false,
     });
     this.#defineJobs(mill, process);
+    this.#defineLimited(mill, process, deployment);
     this.#defineTasks(mill, process, deployment);
     mill.documents({
       collection: 'reminders',
       lockDuration: LOCK_MS,
       retryPolicy: RETRY,
       onDocument: async ({ _id: id }, { signal }) => {
-        await this.#run(`reminder/${String(id)}`, process, signal, true);
+        await this.#run(`reminder/${String(id)}`, process, signal, { byTime: true });
         this.reminded.set(id, (this.reminded.get(id) ?? 0) + 1);
       },
     });
@@ -108,6 +117,23 @@ export class Workload {
     );
   }
 
+  #defineLimited(mill: Tidemill<RemoteStore>, process: SimulatedProcess, { most }: Deployment): void {
+    mill.limit(GATE, GATE_LIMITS);
+    for (const [name, limits] of Object.entries(LIMITS))
+      mill.job<{ key: string }>(
+        name,
+        {
+          retryPolicy: RETRY,
+          limits: name === 'capped' ? { ...limits, concurrency: most } : limits,
+          ...(name === GUARDED ? { breaker: BREAKER } : {}),
+        },
+        ({ id, signal }) =>
+          this.#noting(id, process, () =>
+            this.#run(id, process, signal, { fails: name === GUARDED ? 0.5 : 0.1 }),
+          ),
+      );
+  }
+
   #defineTasks(mill: Tidemill<RemoteStore>, process: SimulatedProcess, deployment: Deployment): void {
     for (const task of deployment.tasks)
       void mill.reactiveTask<{ n: number }>({
@@ -137,14 +163,19 @@ export class Workload {
   }
 
   /** Takes a while, may fail, and may or may not notice its signal. */
-  async #run(id: string, process: SimulatedProcess, signal: AbortSignal, byTime = false): Promise<void> {
+  async #run(
+    id: string,
+    process: SimulatedProcess,
+    signal: AbortSignal,
+    { byTime = false, fails = 0.1 }: { readonly byTime?: boolean; readonly fails?: number } = {},
+  ): Promise<void> {
     const ended = this.#judge.began(id, process, signal, byTime);
     try {
       const isLong = this.isRough && this.#random.chance(0.1);
       const heeds = this.#random.chance(0.7);
       const ms = isLong ? this.#random.between(500, 9_000) : this.#random.between(1, 60);
       await pause(process.clock, ms, heeds ? signal : undefined);
-      if (this.isRough && this.#random.chance(0.1)) throw new Error('on purpose');
+      if (this.isRough && this.#random.chance(fails)) throw new Error('on purpose');
     } finally {
       ended();
     }

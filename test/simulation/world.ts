@@ -3,6 +3,7 @@ import { memory, type MemoryStore } from '../../src/memory/index.js';
 import { textOf } from '../../src/memory/reactive/query/values.js';
 import { FAULTS, strikes, type Fault } from './faults.js';
 import { Judge } from './judge.js';
+import { KEYS, LIMITED_NAMES } from './limits.js';
 import { CALM, Network } from './network.js';
 import { SimulatedProcess } from './process.js';
 import type { Random } from './random.js';
@@ -121,7 +122,7 @@ export class World {
       else if (item.status !== 'completed' && !(item.name === 'single' && item.status === 'failed'))
         left.push(`job ${item.name} ${id} is ${item.status}`);
     }
-    const { table, planner } = this.store.reactive;
+    const { table, planner } = this.store.reactive.opened;
     for (const { plan } of planner.inForcePlans) {
       const { task, source, evolution } = plan;
       if ((this.judge.versionOf(task) ?? 0) < evolution.handlerVersion)
@@ -156,7 +157,8 @@ export class World {
     const tasks = EVERYTHING.tasks.filter(() => this.#random.chance(0.8));
     if (this.#faults.includes('version') && this.#random.chance(0.15)) this.#version += 1;
     const least = this.#faults.includes('filter') && this.#random.chance(0.2) ? 5 : 0;
-    return { tasks, least, version: this.#version };
+    const isLower = this.#faults.includes('limits') && this.#random.chance(0.2);
+    return { tasks, least, version: this.#version, most: isLower ? 1 : EVERYTHING.most };
   }
 
   #launch(deployment: Deployment): void {
@@ -202,10 +204,11 @@ export class World {
   }
 
   #produce(): void {
-    const kind = this.#random.between(0, 9);
+    const kind = this.#random.between(0, 10);
     if (kind < 6) this.#enqueue();
     else if (kind < 9) this.#write();
-    else this.#remind();
+    else if (kind < 10) this.#remind();
+    else this.#enqueueLimited();
   }
 
   /** Some recur for a while. */
@@ -218,10 +221,12 @@ export class World {
     this.reminders.add(String(reminder._id));
   }
 
+  #producer(): Member | undefined {
+    return this.#random.pick(this.#members.filter(({ isStarted, isStopping }) => isStarted && !isStopping));
+  }
+
   #enqueue(): void {
-    const member = this.#random.pick(
-      this.#members.filter(({ isStarted, isStopping }) => isStarted && !isStopping),
-    );
+    const member = this.#producer();
     if (member === undefined) return;
     const name = this.#random.pick(['step', 'step', 'step', 'only', 'transfer', 'single']) ?? 'step';
     const delay = this.#random.chance(0.3) ? this.#random.between(0, 3_000) : 0;
@@ -229,6 +234,25 @@ export class World {
     member.process.deliver(() => {
       member.mill.enqueue(name, {}, { delay, ...unique }).then(
         ({ id }) => void this.accepted.add(id),
+        () => this.judge.count('enqueue refused'),
+      );
+    });
+  }
+
+  /** Several jobs of a limited name at once, so that they have to wait. */
+  #enqueueLimited(): void {
+    const member = this.#producer();
+    const name = this.#random.pick(LIMITED_NAMES) ?? '';
+    const items = Array.from({ length: this.#random.between(2, 5) }, () => ({
+      name,
+      data: { key: this.#random.pick(KEYS) },
+      delay: this.#random.chance(0.2) ? this.#random.between(0, 1_000) : 0,
+    }));
+    member?.process.deliver(() => {
+      member.mill.enqueueMany(items).then(
+        (jobs) => {
+          for (const { id } of jobs) this.accepted.add(id);
+        },
         () => this.judge.count('enqueue refused'),
       );
     });
@@ -300,7 +324,10 @@ export class World {
   /** The database refuses the outcomes of one job or task, for good: nothing else may wait for it. */
   #poison(): void {
     const live = [...this.judge.items].filter(
-      ([id, { status }]) => id.includes('/') || (this.accepted.has(id) && status !== 'completed'),
+      ([id, { name, status }]) =>
+        id.includes('/') ||
+        // One of a limited name would be held, and count, for good.
+        (this.accepted.has(id) && status !== 'completed' && !LIMITED_NAMES.includes(name)),
     );
     const id = this.#random.pick(live)?.[0];
     if (id !== undefined) this.#poisoned.add(id);

@@ -23,3 +23,17 @@ export function fencesOf(page: string): Fence[] {
     return [{ language, file, tab, text: lines.join('\n') }];
   });
 }
+
+/**
+ * The right-hand sides of the table `| you wrote | you write |` of a page for those who come from another library, as
+ * modules. A comment before the table has the lines that each of them follows.
+ */
+export function linesToWrite(page: string): string[] {
+  const [, before = ''] = /<!-- before each line:\n([\s\S]*?)-->/u.exec(page) ?? [];
+  const [, rows = ''] = /^\| you wrote \| you write \|\n.*\n((?:\|.*\n)+)/mu.exec(page) ?? [];
+  return rows.split('\n').flatMap((row) => {
+    const [, code] = /\| `([^`]+)` \|$/u.exec(row) ?? [];
+    if (code === undefined) return [];
+    return code.startsWith('import ') ? [`${code};`] : [`${before}\n${code};`];
+  });
+}

@@ -22,6 +22,10 @@ export class FlakyProxy {
   /** Called with each request; true loses its response. */
   picky: ((request: Buffer) => boolean) | undefined;
   lost = 0;
+  /** The bytes of all responses on connections that carry statements. */
+  received = 0;
+  /** The bytes of all requests on them. */
+  sent = 0;
   readonly #joined = new Set<Joint>();
 
   private constructor(target: { host: string; port: number }) {
@@ -72,6 +76,7 @@ export class FlakyProxy {
     client.on('data', (request) => {
       if (joint.frozen) return;
       joint.works ||= request.includes('tidemill_');
+      if (joint.works) this.sent += request.length;
       if (this.picky?.(request) === true) losing = true;
       server.write(request);
     });
@@ -81,7 +86,10 @@ export class FlakyProxy {
         this.lose = losing ? this.lose : this.lose - 1;
         this.lost += 1;
         client.destroy();
-      } else client.write(reply);
+      } else {
+        if (joint.works) this.received += reply.length;
+        client.write(reply);
+      }
     });
   }
 }

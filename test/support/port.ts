@@ -1,7 +1,14 @@
 import type { Store } from '../../src/store/port.js';
 import { cleanUpAfterEach } from './cleanup.js';
 
-export { aClaim, aJob, ahead, anInstance, done } from '../../src/testing/conformance/fixtures.js';
+export {
+  aClaim,
+  aJob,
+  ahead,
+  anInstance,
+  aRegistration,
+  done,
+} from '../../src/testing/conformance/fixtures.js';
 
 const releases: (() => Promise<void>)[] = [];
 cleanUpAfterEach(() => Promise.all(releases.splice(0).map((release) => release())));

@@ -1,5 +1,7 @@
+import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
+import { mkdir, readFile } from 'node:fs/promises';
+import { promisify } from 'node:util';
 import { PGlite } from '@electric-sql/pglite';
 import { MongoClient } from 'mongodb';
 import pg from 'pg';
@@ -10,6 +12,7 @@ import { mongodb, type MongodbOptions, type MongodbStore } from '../../src/mongo
 import { postgres, type PostgresOptions, type PostgresStore } from '../../src/postgres/index.js';
 import type { Store } from '../../src/store/port.js';
 import { registerFacts, type Chapter } from '../../src/testing/conformance/chapters.js';
+import { runsOn } from './embedded-suites.js';
 import { postgresScript, takeSchema } from './rights.js';
 
 const unique = (): string => `test_${randomBytes(6).toString('hex')}`;
@@ -34,7 +37,10 @@ export async function grantTable(
   tables: string,
   name: string,
 ): Promise<void> {
-  if (inject('schemas') !== '') await ask(postgresScript(part, { tables, watched: name, scheduled: name }));
+  if (inject('schemas') === '') return;
+  // One at a time: PostgreSQL refuses a grant while another one changes the same schema.
+  const inTurn = 'select pg_advisory_xact_lock(7364);';
+  await ask(inTurn + postgresScript(part, { tables, watched: name, scheduled: name }));
 }
 
 /** The shared server with a new schema for this store. */
@@ -59,6 +65,21 @@ export function useEmbedded(): void {
 export const newEmbedded = async (): Promise<PGlite> =>
   PGlite.create({ loadDataDir: new Blob([await readFile(inject('embeddedDump'))]) });
 
+/**
+ * Closes it if another file of this process has opened it; who uses it next opens another. Its timers follow
+ * `Date.now()`, which the simulation replaces: they would fire each millisecond.
+ */
+export async function closeEmbedded(): Promise<void> {
+  await shared?.close();
+  shared = undefined;
+}
+
+/** Puts an empty embedded database into a folder, for stores that open it. */
+export async function fillEmbeddedFolder(dir: string): Promise<void> {
+  await mkdir(dir, { recursive: true, mode: 0o700 });
+  await promisify(execFile)('tar', ['-xf', inject('embeddedDump'), '-C', dir]);
+}
+
 /** The embedded database of this file with a new schema for this store. */
 export function freshEmbedded(options: Partial<EmbeddedOptions> = {}): EmbeddedStore {
   return embedded({ database: sharedEmbedded(), schema: unique(), ...options });
@@ -82,19 +103,27 @@ const stores: readonly (StoreCase & { readonly prepare?: () => void })[] = [
   { name: 'embedded', open: () => freshEmbedded(), prepare: useEmbedded },
 ];
 
-/** Runs the same tests on every store. */
+/** Runs the same tests on every store; on the embedded one only if they concern it. */
 export function eachStore(what: string, facts: (store: StoreCase) => void): void {
-  for (const store of stores) {
-    describe(`${what} (${store.name})`, () => {
-      store.prepare?.();
-      facts(store);
-    });
-  }
+  for (const store of stores) if (runsOn(store.name, what)) describeOn(store, what, facts);
 }
 
 /** Runs a chapter of the public conformance suite on every store; they do without nothing. */
 export function eachStoreProves(chapter: Chapter): void {
-  eachStore(chapter.title, ({ open }) => registerFacts(chapter, { it, open }));
+  for (const store of stores)
+    describeOn(store, chapter.title, ({ open }) => registerFacts(chapter, { it, open }));
+}
+
+function describeOn(store: (typeof stores)[number], what: string, facts: (store: StoreCase) => void): void {
+  describe(`${what} (${store.name})`, () => {
+    store.prepare?.();
+    facts(store);
+  });
+}
+
+/** Runs the same tests on every store, the embedded one included: all of them have limits. */
+export function eachLimitedStore(what: string, facts: (store: StoreCase) => void): void {
+  for (const store of stores) describeOn(store, what, facts);
 }
 
 /** The address of a test's own database, with every right. */

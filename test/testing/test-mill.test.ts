@@ -94,6 +94,49 @@ describe('testMill', () => {
     expect(at).toEqual(['2026-03-02T03:00:00.000Z', '2026-03-03T03:00:00.000Z']);
   });
 
+  it('advance runs the newest payload of a debounced job once, when it is due', async () => {
+    const mill = aTestMill();
+    const ran: unknown[] = [];
+    const job = mill.job<number>('index', ({ data }) => void ran.push([data, mill.clock.now()]));
+    const start = mill.clock.now();
+    for (const data of [1, 2, 3]) {
+      const { outcome } = await job.enqueue(data, {
+        uniqueKey: 'k',
+        debounce: { wait: '10s', maxWait: '15s' },
+      });
+      expect(outcome).toBe(data === 1 ? 'created' : 'replaced');
+      await mill.advance('4s');
+    }
+    expect(ran).toEqual([]);
+    const [asked] = await mill.expectEnqueued('index', undefined, { times: 1, uniqueKey: 'k' });
+    expect(asked?.data).toBe(3);
+    await mill.advance('3s');
+    expect(ran).toEqual([[3, start + 15_000]]);
+  });
+
+  it('advance cancels a job that expires on the way', async () => {
+    const mill = aTestMill();
+    mill.job('other', () => undefined);
+    const expired: string[] = [];
+    mill.on('job:expire', ({ job }) => expired.push(job.id));
+    const { id } = await mill.enqueue('nobody', {}, { delay: '1m', expireIn: '30s' });
+    await mill.advance('89s');
+    expect(expired).toEqual([]);
+    await mill.advance('1s');
+    expect(expired).toEqual([id]);
+    expect(await mill.jobs.get(id)).toMatchObject({ status: 'cancelled', error: 'expired' });
+  });
+
+  it('runs a job inline that was replaced and is due', async () => {
+    const mill = aTestMill({ inline: true });
+    const ran: unknown[] = [];
+    const job = mill.job<number>('sync', ({ data }) => void ran.push(data));
+    await job.enqueue(1, { uniqueKey: 'k', delay: '1h' });
+    const replaced = await job.enqueue(2, { uniqueKey: 'k', onExisting: 'replace' });
+    expect([replaced.outcome, replaced.status]).toEqual(['replaced', 'completed']);
+    expect(ran).toEqual([2]);
+  });
+
   it('a started test mill works like any other', async () => {
     const mill = aTestMill();
     let runs = 0;
@@ -260,6 +303,17 @@ describe('fake timers of the test runner', () => {
     try {
       await expect(drain(mill)).rejects.toMatchObject({ code: 'FAKE_TIMERS' });
       await expect(runDue(mill)).rejects.toMatchObject({ code: 'FAKE_TIMERS' });
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  it('enqueue works with the fake timers of Jest, which hold back microtasks as well', async () => {
+    const mill = aTestMill();
+    vi.useFakeTimers({ toFake: ['setTimeout', 'setInterval', 'setImmediate', 'queueMicrotask', 'Date'] });
+    try {
+      expect(await mill.enqueue('x')).toMatchObject({ outcome: 'created' });
+      await expect(mill.drain()).rejects.toMatchObject({ code: 'FAKE_TIMERS' });
     } finally {
       vi.useRealTimers();
     }

@@ -30,6 +30,9 @@ describe('cron expressions', () => {
     ['0 0 * * 7', '2025-01-01T00:00:00Z', '2025-01-05T00:00:00Z'],
     ['0 0 1 JAN *', '2025-01-01T00:00:00Z', '2026-01-01T00:00:00Z'],
     ['0 0 * feb-mar Mon', '2025-01-01T00:00:00Z', '2025-02-03T00:00:00Z'],
+    ['0 0 ? * MON', '2025-01-01T00:00:00Z', '2025-01-06T00:00:00Z'],
+    ['0 0 */1 * MON', '2025-01-01T00:00:00Z', '2025-01-06T00:00:00Z'],
+    ['0 0 15 * ?', '2025-01-01T00:00:00Z', '2025-01-15T00:00:00Z'],
     ['0 0 29 2 *', '2025-01-01T00:00:00Z', '2028-02-29T00:00:00Z'],
   ])('%s after %s is due at %s', (text, from, expected) => {
     expect(next(text, from)).toBe(expected);
@@ -284,7 +287,8 @@ function matcher(text: string, zone: string): (instant: number) => boolean {
     month: allowed(months, 1, 12),
     weekday: allowed(weekdays, 0, 6),
   };
-  const either = days !== '*' && weekdays !== '*';
+  const any = (field: string): boolean => field === '*' || field === '*/1';
+  const either = !any(days) && !any(weekdays);
   return (instant) => {
     const at = Object.fromEntries(format.formatToParts(instant).map(({ type, value }) => [type, value]));
     const day = allows.day.has(Number(at['day']));

@@ -1,13 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { parseCron } from '../../src/time/cron.js';
-import {
-  CATCH_UP_LIMIT,
-  isTooLate,
-  preview,
-  runAfter,
-  slotAfter,
-  type Recurrence,
-} from '../../src/time/recurrence.js';
+import { CATCH_UP_LIMIT, isTooLate, runAfter } from '../../src/time/missed.js';
+import { preview, slotAfter, type Recurrence } from '../../src/time/recurrence.js';
 
 const at = (time: string): Date => new Date(`2025-05-05T${time}Z`);
 

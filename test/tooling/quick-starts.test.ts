@@ -8,8 +8,9 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, inject, it } from 'vitest';
 import { fetchPackages } from '../../scripts/fetch.mjs';
 import { tidemill } from '../cli/terminal.js';
+import { callsOf } from '../support/calls.js';
 import { compilers } from '../support/compilers.js';
-import { fencesOf } from '../support/fences.js';
+import { fencesOf, linesToWrite } from '../support/fences.js';
 import { until } from '../support/mills.js';
 import { packed } from '../support/packed.js';
 import { freshUri } from '../support/stores.js';
@@ -97,6 +98,9 @@ const COMPILER_OPTIONS = {
   noEmit: true,
 };
 
+/** Pages for users of libraries that `tidemill/compat` stands in for. */
+const COMPAT_PAGES = ['docs/from-mongodb-cron.md', 'docs/from-monque.md'];
+
 /** The pages whose code is meant to be pasted. */
 async function pagesToPaste(): Promise<readonly string[]> {
   const docs = await readdir(join(root, 'docs'));
@@ -104,6 +108,8 @@ async function pagesToPaste(): Promise<readonly string[]> {
   return [
     ...docs.filter((name) => name.startsWith('quick-start-')).map((name) => join('docs', name)),
     ...guides.map((name) => join('docs/guides', name)),
+    'docs/flow-control.md',
+    ...COMPAT_PAGES,
     'site/home.md',
   ];
 }
@@ -131,20 +137,39 @@ async function pastePages(): Promise<string> {
       }
     }
   }
+  for (const page of PAGES_WITH_CALLS) {
+    const place = join(folder, page);
+    await mkdir(place);
+    await writeFile(join(place, 'calls.ts'), callsOf(await readFile(join(root, `docs/${page}.md`), 'utf8')));
+  }
+  for (const page of COMPAT_PAGES) {
+    const lines = linesToWrite(await readFile(join(root, page), 'utf8'));
+    expect(lines.length).toBeGreaterThan(10);
+    for (const [index, line] of lines.entries())
+      await writeFile(join(folder, basename(page, '.md'), `line-${String(index)}.ts`), line);
+  }
   return folder;
 }
 
-it.each(Object.entries(compilers))(
-  'the code of every quick start and guide compiles strictly with %s, as pasted',
-  async (_name, compiler) => {
+/** What users of another library write here, row by row. */
+const PAGES_WITH_CALLS = ['from-agenda', 'from-pulse', 'from-pg-boss', 'from-graphile-worker'];
+
+// The oldest and the newest; the starters are checked by the one between.
+it.each(['TypeScript 5.9', 'TypeScript 7'] as const)(
+  'the code of every quick start, guide and table of calls compiles strictly with %s, as pasted',
+  async (name) => {
     const folder = await pastePages();
-    const tsc = join(root, compiler, 'bin/tsc');
+    const tsc = join(root, compilers[name], 'bin/tsc');
     const { stdout } = await exec(process.execPath, [tsc, '-p', folder, '--listFiles']).catch(
       (error: unknown) => error as { stdout: string },
     );
     const lines = stdout.trim().split('\n');
     expect(lines.filter((line) => !line.startsWith('/'))).toEqual([]);
-    for (const file of ['quick-start-postgres/all/order.ts', 'exactly-once/PostgreSQL/charge.ts'])
+    for (const file of [
+      'quick-start-postgres/all/order.ts',
+      'exactly-once/PostgreSQL/charge.ts',
+      'from-agenda/calls.ts',
+    ])
       expect(lines.filter((line) => line.endsWith(file))).toHaveLength(1);
   },
   300_000,

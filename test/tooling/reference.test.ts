@@ -8,7 +8,7 @@ import { defaultOf, gapsOf, isLiteral, pagesOf, slugOf } from '../../scripts/ref
 import { sections } from '../../scripts/reference/sections.js';
 import { root, Source } from '../../scripts/reference/source.js';
 import { DEFAULT_RETENTION } from '../../src/jobs/registry.js';
-import { checkFields } from '../../src/store/document-fields.js';
+import { checkFields } from '../../src/store/helpers/document-fields.js';
 import { toMs } from '../../src/time/duration.js';
 
 const source = new Source();
@@ -26,8 +26,9 @@ const APART = new Map([
   ['src/reactive/manage/manager.ts sort', 'one field and its direction'],
   ['src/time/interval.ts times', 'the first argument of schedule'],
   ['src/time/retry.ts policy', 'the keys depend on the type of the policy'],
+  ['src/mill/limits.ts target', 'a limit by its kind and name'],
   ['src/testing/idle.ts options', 'its callers name their keys'],
-  ['src/store/document-fields.ts given', 'an unknown value; the test of its defaults names the keys'],
+  ['src/store/helpers/document-fields.ts given', 'an unknown value; the test of its defaults names the keys'],
   [
     'src/mongodb/reactive/query/fetch.ts options',
     'an unknown value; the last test of this group names the keys',
@@ -126,7 +127,7 @@ const ELSEWHERE = new Map([
   ['src/jobs/definition.ts failed', 'compared below'],
   ['src/jobs/definition.ts cancelled', 'compared below'],
   ['src/reactive/options.ts globalsCollection', 'the default of collections.globals'],
-  ['src/mongodb/store.ts collections.globals', 'a field of the store, which a mill may set'],
+  ['src/mongodb/options.ts collections.globals', 'a field of the store, which a mill may set'],
   ['src/reactive/run/context.ts readConcern', 'the default of the server'],
   ['src/documents/options.ts pollInterval.max', 'depends on min'],
   ['src/documents/finding.ts order', 'whatever is not -1'],

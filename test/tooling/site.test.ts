@@ -52,7 +52,13 @@ describe('a diagram', () => {
   it('has colours for both themes, and can be pinned to either', async () => {
     const images = join(docs, 'images');
     const drawings = (await readdir(images)).filter((name) => name.endsWith('.svg'));
-    expect(drawings).toEqual(['job-states.svg', 'planner.svg', 'takeover.svg']);
+    expect(drawings).toEqual([
+      'job-states.svg',
+      'limit-crash.svg',
+      'limit-permits.svg',
+      'planner.svg',
+      'takeover.svg',
+    ]);
     for (const name of drawings) {
       const svg = await readFile(join(images, name), 'utf8');
       const [light, dark] = svg.split('@media (prefers-color-scheme: dark)');

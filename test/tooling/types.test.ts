@@ -3,7 +3,7 @@ import { cp, mkdir, mkdtemp, readFile, readdir, rm, symlink, writeFile } from 'n
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, expect, it } from 'vitest';
 import { fetchPackages } from '../../scripts/fetch.mjs';
 import { compilers } from '../support/compilers.js';
 import { packed } from '../support/packed.js';
@@ -63,18 +63,24 @@ async function compiled(
   return stdout;
 }
 
-// What the gate compiles elsewhere are the sources; declarations drop, for one, the types of private fields.
-describe.each(Object.entries(compilers))('%s', (name, compiler) => {
-  it.each([
-    ['node16', { module: 'node16', moduleResolution: 'node16' }],
-    ['bundler', { module: 'esnext', moduleResolution: 'bundler' }],
-  ])(
-    `${name} compiles the examples against the packed package with moduleResolution %s`,
-    async (_, options) => {
-      expect(await compiled(compiler, ['examples', 'types'], options)).toBe('');
-    },
-  );
-});
+const RESOLUTIONS = {
+  node16: { module: 'node16', moduleResolution: 'node16' },
+  bundler: { module: 'esnext', moduleResolution: 'bundler' },
+};
+
+// What the gate compiles elsewhere are the sources; declarations drop, for one, the types of private fields. The slow
+// compilers take turns: how a package is found differs between settings, and what its types mean between compilers.
+it.each([
+  ['TypeScript 5.9', 'node16'],
+  ['TypeScript 6', 'bundler'],
+  ['TypeScript 7', 'node16'],
+  ['TypeScript 7', 'bundler'],
+] as const)(
+  '%s compiles the examples against the packed package with moduleResolution %s',
+  async (compiler, resolution) => {
+    expect(await compiled(compilers[compiler], ['examples', 'types'], RESOLUTIONS[resolution])).toBe('');
+  },
+);
 
 it('TypeScript 5.9 finds every entry of the packed package with the old moduleResolution node', async () => {
   const { exports } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as { exports: object };

@@ -1,6 +1,6 @@
 /** A mill on one store goes wherever a mill on any store goes, checked by the compiler alone; nothing here runs. */
 import { expectTypeOf } from 'vitest';
-import { Tidemill, type Store } from 'tidemill';
+import { Tidemill, type Store, type TransactionOf } from 'tidemill';
 import { createDashboard } from 'tidemill/dashboard';
 import { embedded } from 'tidemill/embedded';
 import { memory, type MemoryStore, type MemoryTransaction } from 'tidemill/memory';
@@ -39,3 +39,19 @@ forOne(forTests).job('x', ({ complete }) => {
 
 // @ts-expect-error -- a transaction of another store
 void forTests.withTransaction((transaction) => onMongodb.enqueue('x', {}, { transaction }));
+
+// docs/stores.md, "Code for any store".
+async function remind<S extends Store>(
+  mill: Tidemill<S>,
+  user: string,
+  transaction: TransactionOf<S>,
+): Promise<void> {
+  await mill.enqueue('remind', { user }, { transaction, delay: '1d' });
+  await mill.enqueueMany([{ name: 'remind', data: { user } }], { transaction });
+}
+void onMongodb.withTransaction((session) => remind(onMongodb, 'ada', session));
+void forTests.withTransaction((transaction) => remind(forTests, 'ada', transaction));
+// @ts-expect-error -- a transaction of another store
+void forTests.withTransaction((transaction) => remind(onMongodb, 'ada', transaction));
+// @ts-expect-error -- options of a job are those of its item
+void onMongodb.enqueueMany([{ name: 'a' }], { delay: '1d' });

@@ -2,7 +2,7 @@
 import { expectTypeOf } from 'vitest';
 import { Tidemill } from 'tidemill';
 import { embedded, sql as embeddedSql } from 'tidemill/embedded';
-import { sql, type Queryable, type SqlFragment, type SqlValue } from 'tidemill/postgres';
+import { sql, type Queryable, type SqlTransaction, type SqlFragment, type SqlValue } from 'tidemill/postgres';
 import type { PoolClient } from 'pg';
 
 const mill = new Tidemill({ store: embedded() });
@@ -31,7 +31,9 @@ void mill.reactiveTask({
       await markCompleted({ transaction });
     }),
 });
-const adapter: Queryable = {
+// Errors and hovers of the compiler show the name under which it is exported.
+expectTypeOf<Queryable>().toEqualTypeOf<SqlTransaction>();
+const adapter: SqlTransaction = {
   query: (_text: string, _values?: (string | number | null)[]) => Promise.resolve({ rows: [] }),
 };
 void mill.enqueue('a', {}, { transaction: adapter });

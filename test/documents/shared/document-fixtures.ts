@@ -6,6 +6,7 @@ import { memory } from '../../../src/memory/index.js';
 import type { MemoryStore } from '../../../src/memory/store.js';
 import { mongodb } from '../../../src/mongodb/index.js';
 import type { Store } from '../../../src/store/port.js';
+import { runsOn } from '../../support/embedded-suites.js';
 import {
   freshEmbedded,
   freshPostgres,
@@ -170,11 +171,11 @@ const fixtures: readonly (FixtureCase & { readonly prepare?: () => void })[] = [
   },
 ];
 
-/** Runs the same tests on the documents of every store. */
+/** Runs the same tests on the documents of every store; on the embedded one only if they concern it. */
 export function eachDocumentStore(what: string, facts: (fixture: FixtureCase) => void): void {
   client = rawClient(inject('mongoUri'));
   pool = rawPool();
-  for (const fixture of fixtures) {
+  for (const fixture of fixtures.filter(({ name }) => runsOn(name, what))) {
     describe(`${what} (${fixture.name})`, () => {
       fixture.prepare?.();
       facts(fixture);

@@ -4,6 +4,8 @@ import { until } from '../../support/mills.js';
 import { startedUp } from '../probes.js';
 import { eachPlanner, type TestDatabase } from './test-databases.js';
 
+const LONG_AGO = new Date(0);
+
 const numbers = (count: number) => Array.from({ length: count }, (_, _id) => ({ _id, n: 1 }));
 
 /** A mill whose reconciliation of `things` takes long, with a record of its handlers' calls. */
@@ -61,6 +63,20 @@ eachPlanner('a long reconciliation', (aDatabase) => {
   });
 });
 
+/** Completed tasks of documents that are gone. */
+const oldTasks = (count: number) =>
+  Array.from({ length: count }, (_, sourceDocId) => ({
+    task: 't',
+    sourceDocId,
+    status: 'completed' as const,
+    scheduledAt: LONG_AGO,
+    initialScheduledAt: LONG_AGO,
+    createdAt: LONG_AGO,
+    updatedAt: LONG_AGO,
+    attempts: 1,
+    matched: false,
+  }));
+
 eachPlanner('a cleanup begun by another leader', (aDatabase) => {
   it('a new leader continues a cleanup from where the previous one stopped', async () => {
     const database = await aDatabase();
@@ -68,20 +84,7 @@ eachPlanner('a cleanup begun by another leader', (aDatabase) => {
     await define('t', 'things', {});
     await startedUp(first, 't');
     await first.stop();
-    const old = new Date(0);
-    await database.putTasks(
-      Array.from({ length: 20 }, (_, sourceDocId) => ({
-        task: 't',
-        sourceDocId,
-        status: 'completed' as const,
-        scheduledAt: old,
-        initialScheduledAt: old,
-        createdAt: old,
-        updatedAt: old,
-        attempts: 1,
-        matched: false,
-      })),
-    );
+    await database.putTasks(oldTasks(20));
     await database.begunCleanup('t', 12);
     const { mill, define: defineAgain } = aMill(database, { cleanupInterval: '1h' });
     await defineAgain('t', 'things', {});
@@ -89,5 +92,22 @@ eachPlanner('a cleanup begun by another leader', (aDatabase) => {
     await until('the rest is gone', async () => (await database.count({ task: 't' })) === 12);
     await until('it has ended', async () => (await database.state('t'))?.cleanedUpTo === null);
     expect(await database.count({ task: 't' })).toBe(12);
+  });
+
+  it('a cleanup stays below reconcileRate', async () => {
+    const database = await aDatabase();
+    const { mill: first, define } = aMill(database);
+    await define('t', 'things', {});
+    await startedUp(first, 't');
+    await first.stop();
+    await database.putTasks(oldTasks(2_000));
+    await database.begunCleanup('t', 1);
+    const { mill, define: defineAgain, runs } = aMill(database, { cleanupInterval: '1h' });
+    await defineAgain('t', 'things', {});
+    await mill.start();
+    await until('it has begun', async () => (await database.count({ task: 't' })) < 2_000);
+    await database.docs.insertOne({ _id: 1_000_000, n: 2 });
+    await until('a new document is handled meanwhile', () => runs.includes('t 1000000'));
+    expect(await database.count({ task: 't' })).toBeGreaterThan(1_000);
   });
 });

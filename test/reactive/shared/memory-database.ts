@@ -28,13 +28,14 @@ let current: MemoryStore | undefined;
 export const insertOther = (transaction: MemoryTransaction, _id: number): void =>
   void current?.collection('others').insert({ _id }, { transaction });
 
-export function memoryDatabase(): Promise<Database> {
+export async function memoryDatabase(): Promise<Database> {
   const store = memory();
   current = store;
-  const { rows } = store.reactive.table;
+  await store.loadParts();
+  const { rows } = store.reactive.opened.table;
   const of = (task: string): TaskRow[] => [...rows.values()].filter((row) => row.task === task);
   const done = (write: () => unknown): Promise<unknown> => Promise.resolve().then(write);
-  return Promise.resolve({
+  return {
     store: () => store,
     sourceName: 'things',
     docs: things(store, 'things'),
@@ -78,5 +79,5 @@ export function memoryDatabase(): Promise<Database> {
       over: { $expr: { $lte: ['$until', '$$NOW'] } },
       failing: { $expr: { $gt: [{ $divide: [1, '$other'] }, 0] } },
     },
-  });
+  };
 }

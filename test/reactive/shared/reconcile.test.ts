@@ -163,7 +163,10 @@ eachPlanner('tasks.reconcile', (aDatabase) => {
     const mill = await aPayer(database, new Handled());
     await mill.start();
     expect(await mill.tasks.reconcile('pay')).toEqual({ tasks: ['pay'] });
-    await expect(mill.tasks.reconcile('other')).rejects.toThrow('other');
+    await expect(mill.tasks.reconcile('other')).rejects.toMatchObject({
+      code: 'TASK_MISSING',
+      message: expect.stringContaining('"other"') as string,
+    });
   });
 
   it('reconcile without a name covers all tasks, in one pass per collection', async () => {

@@ -5,6 +5,7 @@ import { describe } from 'vitest';
 import type { TaskStatus, Tidemill, TidemillOptions } from '../../../src/index.js';
 import type { Store } from '../../../src/store/port.js';
 import type { Checkpoint, TaskState } from '../../../src/store/reactive.js';
+import { runsOn } from '../../support/embedded-suites.js';
 import { aMill } from '../../support/mills.js';
 import { useEmbedded } from '../../support/stores.js';
 import { plannedUpTo, reaches } from '../probes.js';
@@ -143,9 +144,10 @@ async function open(made: () => Promise<Database>): Promise<TestDatabase> {
 
 type Facts = (database: () => Promise<TestDatabase>) => void;
 
-/** Runs the same tests on every store whose data can be watched. */
+/** Runs the same tests on every store whose data can be watched; on the embedded one only if they concern it. */
 export function eachDatabase(what: string, facts: Facts): void {
   eachPlanner(what, facts);
+  if (!runsOn('embedded', what)) return;
   describe(`${what} (embedded)`, () => {
     useEmbedded();
     facts(() => open(embeddedDatabase));

@@ -7,6 +7,7 @@ import type { Sql } from '../../../src/sql/connection/connection.js';
 import { depthsStatement } from '../../../src/sql/reactive/query/depths.js';
 import { documentsStatement } from '../../../src/sql/reactive/plan/pages.js';
 import { planStatement } from '../../../src/sql/reactive/plan/plan.js';
+import { togetherStatement } from '../../../src/sql/reactive/plan/together.js';
 import { settleStatement } from '../../../src/sql/reactive/settle.js';
 import { readShape, type Shape } from '../../../src/sql/tables/shape.js';
 import { Tables } from './tables.js';
@@ -80,6 +81,8 @@ describe('query plans of reactive tasks on a large PostgreSQL table', () => {
     const { sql, shape, scans } = await scene();
     const planned = planStatement(sql, shape, PLAN, KEYS, false);
     const around = planStatement(sql, shape, PLAN, KEYS, true);
+    const tasks = ['task', 'b', 'c'].map((task) => ({ ...PLAN, task }));
+    const together = togetherStatement(sql, shape, tasks, { present: KEYS, left: KEYS });
     const matching = matchingStatement(shape, PLAN, KEYS);
     const page = documentsStatement(shape, '["500"]', 1_000);
     const limits = JSON.stringify([{ name: 'task', max: 50, turn: 0 }]);
@@ -88,10 +91,11 @@ describe('query plans of reactive tasks on a large PostgreSQL table', () => {
     const statements: readonly (readonly [string, readonly unknown[]])[] = [
       [inline(planned.text), [planned.args.texts]],
       [inline(around.text), [around.args.texts]],
+      [inline(together.text), [together.args.texts]],
       [inline(matching.text), [matching.args.texts]],
       [inline(page.text), [page.args.texts]],
       [claimStatement(sql), [limits, 50, 'me', 'token']],
-      [lookStatement(sql), [JSON.stringify(['task'])]],
+      [lookStatement(sql), [JSON.stringify(['task']), JSON.stringify(['task'])]],
       [settleStatement(sql, false, true), [settlement]],
       [settleStatement(sql, true, true), [settlement]],
       [readStatement(sql), [gaps, 1_000]],

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { MongoClient } from 'mongodb';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { rawFields } from '../../../src/mongodb/context.js';
 import { migrationsFrom } from '../../../src/sql/schema/migrate.js';
 import { namesIn } from '../../../src/sql/schema/names.js';
 import { Arguments } from '../../../src/sql/tables/arguments.js';
@@ -11,7 +12,8 @@ import { sharedEmbedded, useEmbedded } from '../../support/stores.js';
 
 useEmbedded();
 const names = namesIn('projection');
-const client = new MongoClient(inject('mongoUri'));
+// Without it, the driver returns lists called `__proto__` as bytes, see BSON_OPTIONS of the store.
+const client = new MongoClient(inject('mongoUri'), { fieldsAsRaw: rawFields() });
 const collection = client.db('tidemill_projection').collection<{ _id: number; info?: unknown }>('facts');
 let shape: Shape;
 
@@ -78,6 +80,11 @@ describe('projections of JSON columns', () => {
       }),
       { numRuns: 60 },
     );
+  });
+
+  it('a list called __proto__ returns the same as on MongoDB', async () => {
+    const documents = [{ _id: 0, info: JSON.parse('{"b":{"__proto__":[{}]}}') as unknown }, { _id: 1 }];
+    expect(await ours(documents, ['info.b'])).toEqual(await theirs(documents, ['info.b']));
   });
 
   it('a projection of a path and its parent returns the parent', async () => {
