@@ -31,8 +31,8 @@ const layers = {
 };
 
 /** Clients come in by the front door. Testing also needs the memory store and a hand on the clock; the command
- * line serves the dashboard. */
-const clients = { dashboard: [], testing: [...base, 'memory'], cli: ['dashboard'], compat: [] };
+ * line serves the dashboard; what stands in for another library has public entries only. */
+const clients = { dashboard: [], testing: [...base, 'memory'], cli: ['dashboard', 'compat'], compat: [] };
 
 /** Optional peer -> the one folder that may import it. */
 const drivers = {
@@ -45,6 +45,10 @@ const drivers = {
 
 const anyOf = (names) => `(${names.join('|')})`;
 const frontDoor = '^src/(mill/)?[^/]+\\.ts$';
+/** Client -> what it may import instead of the front door's own files. */
+const publicEntries = {
+  compat: ['^src/index\\.ts$', '^src/(mongodb|documents|dashboard)/index\\.ts$', '^src/time/cron\\.ts$'],
+};
 
 const onlyImports = ([folder, others], allowed = []) => ({
   name: `${folder}-imports`,
@@ -57,7 +61,14 @@ const onlyImports = ([folder, others], allowed = []) => ({
 module.exports = {
   forbidden: [
     ...Object.entries(layers).map((layer) => onlyImports(layer)),
-    ...Object.entries(clients).map((client) => onlyImports(client, [frontDoor])),
+    ...Object.entries(clients).map((client) => onlyImports(client, publicEntries[client[0]] ?? [frontDoor])),
+    {
+      name: 'compat-entries-stand-alone',
+      comment: 'Whoever comes from one library does not load what stands in for another.',
+      severity: 'error',
+      from: { path: '^src/compat/([^/]+)/' },
+      to: { path: '^src/compat/[^/]+/', pathNot: '^src/compat/$1/' },
+    },
     {
       name: 'front-door-imports-no-client',
       severity: 'error',
@@ -76,9 +87,21 @@ module.exports = {
       name: `${driver}-driver-in-one-place`,
       comment: `Only src/${folder} imports ${driver}.`,
       severity: 'error',
-      from: { path: '^src/', pathNot: `^src/${folder}/` },
+      from: { path: '^src/', pathNot: `^src/(${folder}|compat)/` },
       to: { path: `(^|/node_modules/|^node_modules/)${driver}(/|$)`, pathNot: '^src/' },
     })),
+    {
+      name: 'compat-imports-types-of-drivers',
+      comment: 'The signatures of other libraries name them; the database is reached through a store.',
+      severity: 'error',
+      // The entry of mongodash makes a client for its users, as mongodash does.
+      from: { path: '^src/compat/', pathNot: ['/object-id\\.ts$', '^src/compat/mongodash/'] },
+      to: {
+        path: `(^|/node_modules/|^node_modules/)${anyOf(Object.keys(drivers))}(/|$)`,
+        pathNot: '^src/',
+        dependencyTypesNot: ['type-only'],
+      },
+    },
     {
       name: 'known-folders',
       comment: 'A new folder in src/ gets its place in the table of layers first.',
@@ -94,6 +117,13 @@ module.exports = {
       severity: 'error',
       from: { path: '^src/' },
       to: { path: '^(test|servers|bench|examples|scripts)/' },
+    },
+    {
+      name: 'no-import-by-own-name',
+      comment: 'It would load a second copy, from dist once that is built.',
+      severity: 'error',
+      from: { path: '^src/' },
+      to: { path: ['^tidemill(/|$)', '^dist/'] },
     },
     {
       name: 'conformance-suite-stands-alone',

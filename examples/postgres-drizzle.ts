@@ -9,12 +9,12 @@ import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres';
 import { integer, pgTable, text } from 'drizzle-orm/pg-core';
 import pg from 'pg';
 import { Tidemill } from 'tidemill';
-import { postgres, type Queryable } from 'tidemill/postgres';
+import { postgres, type SqlTransaction } from 'tidemill/postgres';
 
 const orders = pgTable('orders', { id: text().primaryKey(), charged: integer().notNull() });
 
 /** Drizzle writes placeholders itself: the statement is cut at ours, and the values are put in between. */
-const handle = (tx: Pick<NodePgDatabase, 'execute'>): Queryable => ({
+const handle = (tx: Pick<NodePgDatabase, 'execute'>): SqlTransaction => ({
   query: (statement, values = []) =>
     tx.execute(
       sql.join(

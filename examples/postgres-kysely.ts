@@ -7,13 +7,13 @@ import { startPostgres } from '@tidemill/servers';
 import { CompiledQuery, Kysely, PostgresDialect, type Transaction } from 'kysely';
 import pg from 'pg';
 import { Tidemill } from 'tidemill';
-import { postgres, type Queryable } from 'tidemill/postgres';
+import { postgres, type SqlTransaction } from 'tidemill/postgres';
 
 interface Shop {
   orders: { id: string; charged: number };
 }
 
-const handle = (trx: Transaction<Shop>): Queryable => ({
+const handle = (trx: Transaction<Shop>): SqlTransaction => ({
   query: (text, values = []) => trx.executeQuery<Record<string, unknown>>(CompiledQuery.raw(text, values)),
 });
 

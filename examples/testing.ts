@@ -45,6 +45,22 @@ const flaky = await mill.enqueue('flaky');
 assert.deepEqual(await mill.drain({ scheduled: true }), { completed: 1, failed: 0, retried: 2 });
 assert.equal(await mill.jobs.result(flaky.id), 'done');
 
+// Limits hold, and rates follow the clock: each tenant gets one call a second.
+const calls: string[] = [];
+mill.job<{ tenant: string }>(
+  'call-api',
+  { limits: { perKey: { key: 'tenant', rate: { limit: 1, per: '1s' } } } },
+  ({ data }) => calls.push(data.tenant),
+);
+for (const tenant of ['acme', 'acme', 'acme', 'zeta']) await mill.enqueue('call-api', { tenant });
+await mill.expectEnqueued('call-api', undefined, { key: 'acme', times: 3 });
+await mill.runDue();
+assert.deepEqual(calls, ['acme', 'zeta']);
+await mill.advance('1s');
+assert.deepEqual(calls, ['acme', 'zeta', 'acme']);
+await mill.drain(); // moves the clock until all due work has run
+assert.equal(calls.length, 4);
+
 // Inline, a job runs before its enqueue resolves.
 const inline = testMill({ inline: true });
 const double = inline.job<{ n: number }>('double', ({ data }) => data.n * 2);

@@ -2,7 +2,13 @@
 //   mongosh "mongodb://admin@host/admin" --eval 'var database = "app", watched = ["orders"], scheduled = ["reminders"]' -f mongodb.js
 
 /* global db, database, watched, scheduled */
-const owned = ['tidemill_jobs', 'tidemill_metrics', 'tidemill_audit', '_tidemill_globals'];
+const owned = [
+  'tidemill_jobs',
+  'tidemill_jobs_wakes',
+  'tidemill_metrics',
+  'tidemill_audit',
+  '_tidemill_globals',
+];
 const tasks = watched.map((name) => `${name}_tasks`);
 const on = (collection, actions) => ({ resource: { db: database, collection }, actions });
 
@@ -13,7 +19,7 @@ db.getSiblingDB('admin').createRole({
     ...[...owned, ...tasks].map((name) =>
       on(name, ['find', 'insert', 'update', 'remove', 'createCollection', 'createIndex', 'listIndexes']),
     ),
-    // Wake-ups and reactive tasks follow the changes of the whole database.
+    // Reactive tasks follow the changes of the whole database; so do wake-ups beside an earlier version.
     on('', ['find', 'changeStream', 'listCollections']),
     // Schedules are written into your documents; `remove` is for autoRemove only.
     ...scheduled.map((name) => on(name, ['update', 'remove', 'listIndexes'])),

@@ -18,6 +18,7 @@ const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const FOLDERS = {
   'servers/binaries': 'MongoDB, PostgreSQL and Chromium for the tests, about 500 MB',
   'test/tools': 'tools that check the package, about 90 MB',
+  'test/originals': 'the libraries that tidemill/compat replaces, about 55 MB',
   site: 'the tools of the documentation, about 150 MB',
 };
 

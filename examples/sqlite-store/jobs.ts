@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto';
 import {
   fairShare,
   FINISHED,
+  isPausedIn,
   JOB_STATUSES,
   LOG_LIMIT,
   type Cluster,
@@ -52,7 +53,7 @@ export function sqliteJobs({ file, cluster, wake, cancel }: Surroundings): JobSt
     );
 
   const settleOne = (settlement: Settlement): SettleAnswer => {
-    const { lease, status, set, entry, logs = [], historyLimit, remove = false, by } = settlement;
+    const { lease, status, set, entry, logs = [], historyLimit, remove = false, by, letter } = settlement;
     const job = table.get(lease.id);
     if (job === undefined) return remove ? 'settled' : 'lost';
     // A settled job keeps its token, so that a repeated settlement recognises itself.
@@ -77,6 +78,8 @@ export function sqliteJobs({ file, cluster, wake, cancel }: Surroundings): JobSt
           : { history: [...(job.history ?? []), entry].slice(-Math.max(1, historyLimit)) }),
         ...(logs.length === 0 ? {} : { logs: [...(job.logs ?? []), ...logs].slice(-LOG_LIMIT) }),
       });
+    // In the same transaction, so the dead letter exists if and only if the failure does.
+    if (letter !== undefined) insertOne(letter);
     return 'settled';
   };
 
@@ -109,7 +112,7 @@ export function sqliteJobs({ file, cluster, wake, cancel }: Surroundings): JobSt
     // ---- from here: what the enqueuer and the engine ask
     insert: async (jobs) => {
       const inserted = await file.write(() => jobs.map(insertOne));
-      if (jobs.some((job) => job.wake === true)) wake();
+      if (jobs.some((job) => job.wake !== undefined)) wake();
       return inserted;
     },
     peek: async (names) => {
@@ -125,7 +128,7 @@ export function sqliteJobs({ file, cluster, wake, cancel }: Surroundings): JobSt
     claim: (request) =>
       file.write(() => {
         const around = cluster();
-        const names = [...request.limits].filter(([name]) => !around.paused.has(name));
+        const names = [...request.limits].filter(([name]) => !isPausedIn(around.paused, name));
         const heads = new Map(names.map(([name, { max }]) => [name, dueOf(name, max + 1)]));
         const offers = names.map(
           ([name, { max }]) => [name, Math.min(max, heads.get(name)?.length ?? 0)] as const,
@@ -312,6 +315,7 @@ export function sqliteJobs({ file, cluster, wake, cancel }: Surroundings): JobSt
       await file.write(() => file.run('DELETE FROM paused WHERE name = ?', name));
       wake();
     },
+    isPaused: async (name) => isPausedIn(cluster().paused, name),
 
     // ---- what this store does without
     depths: async () => [],

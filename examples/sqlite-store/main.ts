@@ -15,6 +15,6 @@ const { run, leftOut } = testStore({
   describe,
   it,
   open: () => new SqliteStore(join(folder, `${String((files += 1))}.db`)),
-  without: ['transactions', 'schedules', 'locks', 'metrics', 'audit', 'reactive'],
+  without: ['transactions', 'schedules', 'locks', 'metrics', 'audit', 'reactive', 'limits', 'replacing'],
 });
 console.log(`${String(run.length)} facts to prove, ${String(leftOut.length)} left out`);

@@ -82,11 +82,71 @@ const jobs: Chapter = {
       note: '`mill.job(name, options?, handler)` takes these and those of a [definition](#job-definition).',
     },
     {
+      title: 'Batch handler',
+      call: 'mill.batch(definition, options?, handler)',
+      place: 'src/jobs/definition.ts#BatchOptions',
+      guide: 'jobs.md#batches',
+    },
+    {
+      title: 'Limits of a job',
+      call: 'defineJob(name, { limits })',
+      place: 'src/engine/limits/options.ts#KeyedLimits',
+      guide: 'flow-control.md',
+    },
+    {
+      title: 'Limits per key',
+      call: 'limits: { perKey }',
+      place: 'src/engine/limits/options.ts#PerKeyOptions',
+      guide: 'flow-control.md#keys',
+    },
+    {
+      title: 'Rate',
+      call: 'limits: { rate }',
+      place: 'src/engine/limits/options.ts#RateOptions',
+      guide: 'flow-control.md#rates',
+    },
+    {
+      title: 'Breaker',
+      call: 'defineJob(name, { breaker })',
+      place: 'src/engine/limits/options.ts#BreakerOptions',
+      guide: 'flow-control.md#breakers',
+    },
+    {
+      title: 'Shared limit',
+      call: 'mill.limit(name, options)',
+      place: 'src/engine/limits/options.ts#SharedLimitOptions',
+      guide: 'flow-control.md#shared-limits',
+    },
+    {
+      title: 'Changes of a limit',
+      call: 'mill.limits.set(name, changes)',
+      place: 'src/mill/limits.ts#LimitChanges',
+      guide: 'flow-control.md#while-it-runs',
+    },
+    {
+      title: 'Keys that wait',
+      call: 'mill.limits.keys(name, options)',
+      place: 'src/mill/limits.ts#KeysOptions',
+      guide: 'flow-control.md#while-it-runs',
+    },
+    {
       title: 'Enqueue',
       call: 'mill.enqueue(name, data?, options?)',
       place: 'src/jobs/enqueuer.ts#EnqueueOptions',
       guide: 'jobs.md#enqueue',
       note: 'Each item of `enqueueMany` takes them as well, beside `name` or `job`, and `data`.',
+    },
+    {
+      title: 'Enqueue many',
+      call: 'mill.enqueueMany(items, options?)',
+      place: 'src/mill/job-types.ts#EnqueueManyOptions',
+      guide: 'jobs.md#enqueue',
+    },
+    {
+      title: 'Debounce of a job',
+      call: 'enqueue(…, { debounce })',
+      place: 'src/jobs/existing.ts#DebounceOptions',
+      guide: 'jobs.md#unique-keys',
     },
     {
       title: 'Schedule',
@@ -137,6 +197,12 @@ const jobs: Chapter = {
       guide: 'jobs.md#managing',
     },
     {
+      title: 'Change a job',
+      call: 'mill.jobs.update(id, changes)',
+      place: 'src/jobs/update.ts#UpdateChanges',
+      guide: 'jobs.md#managing',
+    },
+    {
       title: 'Many jobs',
       call: 'mill.jobs.cancelMany(filter, options?)',
       place: 'src/jobs/manager.ts#ManyOptions',
@@ -148,6 +214,12 @@ const jobs: Chapter = {
       call: 'mill.jobs.result(id, options?)',
       place: 'src/jobs/manager.ts#ResultOptions',
       guide: 'jobs.md#managing',
+    },
+    {
+      title: 'Watching jobs',
+      call: 'mill.jobs.watch(id | filter, options?)',
+      place: 'src/jobs/manager.ts#WatchOptions',
+      guide: 'jobs.md#watching',
     },
     {
       title: 'Errors in groups',
@@ -173,6 +245,19 @@ const reactive: Chapter = {
       call: 'mill.reactiveTask(definition)',
       place: 'src/reactive/definition.ts#ReactiveTaskDefinition',
       guide: 'reactive-tasks.md#options-of-a-task',
+    },
+    {
+      title: 'Batches of a reactive task',
+      call: 'batch',
+      place: 'src/reactive/definition.ts#TaskBatchOptions',
+      guide: 'reactive-tasks.md#batches',
+    },
+    {
+      title: 'Limits of a task or schedule',
+      call: 'limits',
+      place: 'src/engine/limits/options.ts#WorkLimits',
+      guide: 'flow-control.md',
+      note: 'Of reactive tasks and of [document schedules](#documents).',
     },
     {
       title: 'Cleanup policy',
@@ -376,7 +461,7 @@ const stores: Chapter = {
     {
       title: 'MongoDB',
       call: 'mongodb(options)',
-      place: 'src/mongodb/store.ts#MongodbOptions',
+      place: 'src/mongodb/options.ts#MongodbOptions',
       guide: 'quick-start-mongodb.md',
       note: 'Pass either `uri` or `client`.',
     },

@@ -40,6 +40,7 @@ const SHOTS: readonly Shot[] = [
     open: true,
   },
   { name: 'schedules', path: 'schedules', seen: '.runs', height: 620 },
+  { name: 'limits', path: 'limits', seen: '.limit-keys', height: 900 },
   { name: 'failures', path: 'failures', seen: '.group', height: 660 },
 ];
 

@@ -21,6 +21,10 @@ export function mongodArgs(options: MongodOptions): string[] {
     '--nounixsocket',
     ...['--wiredTigerCacheSizeGB', `${cacheGb}`],
     ...['--oplogSize', `${oplogMb}`],
+    // Each test has a database of its own, and WiredTiger keeps the file of every collection and index open for ten
+    // minutes: a long run of tests ended the server at the system's limit of open files.
+    '--wiredTigerEngineConfigString',
+    'file_manager=(close_idle_time=60,close_scan_interval=10,close_handle_minimum=500)',
     // The oplog keeps what no checkpoint covers yet; by default there is one checkpoint a minute.
     ...(oplogMb < 64 ? ['--syncdelay', '1'] : []),
     ...['--setParameter', `transactionLifetimeLimitSeconds=${transactionSeconds}`],
