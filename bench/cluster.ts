@@ -6,6 +6,13 @@
  */
 import { Tidemill } from '../src/index.js';
 import { memory } from '../src/memory/index.js';
+import { record } from './lib/report.js';
+
+const lines: string[] = [];
+function say(line: string): void {
+  lines.push(line);
+  console.log(line);
+}
 
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -35,7 +42,7 @@ async function foreignJobs(): Promise<void> {
     await producer.enqueue('foreign', {});
     await sleep(10);
   }
-  console.log(`50 foreign jobs: ten instances claim and peek ${String(calls - before)} times`);
+  say(`50 foreign jobs: ten instances claim and peek ${String(calls - before)} times`);
 }
 
 async function cpuPerJob(): Promise<void> {
@@ -49,7 +56,7 @@ async function cpuPerJob(): Promise<void> {
     for (let n = 0; n < jobs; n += 1) await mill.enqueue(`name-${String(n % names)}`, {});
     while (done < jobs) await sleep(5);
     const { user, system } = process.cpuUsage(began);
-    console.log(`${String(names)} names: ${((user + system) / 1_000 / jobs).toFixed(2)} ms of CPU per job`);
+    say(`${String(names)} names: ${((user + system) / 1_000 / jobs).toFixed(2)} ms of CPU per job`);
     await mill.stop();
   }
 }
@@ -75,7 +82,7 @@ async function cpuPerWakeUp(): Promise<void> {
       await sleep(30);
     }
     const { user, system } = process.cpuUsage(began);
-    console.log(
+    say(
       `${String(names)} names, no free slot: ${((user + system) / 1_000 / jobs).toFixed(1)} ms of CPU per wake-up`,
     );
   }
@@ -84,4 +91,5 @@ async function cpuPerWakeUp(): Promise<void> {
 await foreignJobs();
 await cpuPerJob();
 await cpuPerWakeUp();
+record('cluster', { lines });
 process.exit(0);

@@ -61,6 +61,8 @@ const { values: flags } = parseArgs({
     waits: { type: 'boolean', default: false },
     /** What limits cost, on both databases; `--on mongodb` or `--on postgres`: on one. */
     limits: { type: 'boolean', default: false },
+    /** Queues without a server: the embedded store beside PGlite itself and queues in SQLite. */
+    embedded: { type: 'boolean', default: false },
     /** Runs on PostgreSQL, with its own contenders and sections. */
     postgres: { type: 'boolean', default: false },
   },
@@ -154,5 +156,6 @@ else if (flags.writes) await import('./writes.js');
 else if (flags['many-tasks']) await import('./many-tasks.js');
 else if (flags.planners) await import('./planners.js');
 else if (flags.limits) await import('./limits.js');
+else if (flags.embedded) await import('./embedded.js');
 else if (flags.postgres) await import('./postgres.js');
 else await main();

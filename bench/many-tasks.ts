@@ -13,6 +13,7 @@ import { postgres } from 'tidemill/postgres';
 import type { Store } from '../src/store/port.js';
 import { nanos, sinceMs, sleep } from './lib/clock.js';
 import { cpuSeconds } from './lib/cpu.js';
+import { record } from './lib/report.js';
 import { round } from './lib/stats.js';
 import { once } from './measure/postgres/bench.js';
 
@@ -142,6 +143,7 @@ async function measured(open: () => Promise<Scene>, { count, match, shared }: Ca
   return { perSecond, cpuMs };
 }
 
+const rows: object[] = [];
 const ways = { MongoDB: onMongodb, PostgreSQL: onPostgres };
 for (const [name, open] of Object.entries(ways))
   for (const match of ['one', 'all'] as const)
@@ -155,6 +157,8 @@ for (const [name, open] of Object.entries(ways))
         const rate = round(Math.max(...runs.map(({ perSecond }) => perSecond)));
         const cpuMs = round(Math.min(...runs.map((run) => run.cpuMs)));
         console.log(`${way}: ${String(rate)}/s, ${String(cpuMs)} ms of CPU time per 1,000 documents`);
+        rows.push({ store: name, match, tasks: count, shared, rate, cpuMs, runs });
       }
+record('many-tasks', { rows }, QUICK);
 await mongo.stop();
 await sql.stop();

@@ -1,10 +1,10 @@
 /** Runs a million jobs through one process and samples its heap on the way. Takes minutes; run it alone. */
-import { mkdirSync, writeFileSync } from 'node:fs';
 import { startMongo } from '@tidemill/servers';
 import { MongoClient } from 'mongodb';
 import { Child, inChild } from './lib/child.js';
 import { nanos, sinceMs, sleep } from './lib/clock.js';
 import { documents } from './lib/documents.js';
+import { record } from './lib/report.js';
 import { median, round } from './lib/stats.js';
 
 const QUICK = process.argv.includes('--quick');
@@ -51,10 +51,7 @@ try {
     'greatest resident MB': Math.max(...samples.map(({ rssMb }) => rssMb)),
   };
   console.log(`\n${JSON.stringify(summary, null, 1)}`);
-  const folder = new URL(QUICK ? 'results/tmp/' : 'results/', import.meta.url);
-  mkdirSync(folder, { recursive: true });
-  const file = new URL(`${new Date().toISOString().slice(0, 10)}-memory.json`, folder);
-  writeFileSync(file, `${JSON.stringify({ node: process.version, summary, samples }, null, 1)}\n`);
+  record('memory', { summary, samples }, QUICK);
 } finally {
   worker.kill();
   await client.close();

@@ -11,6 +11,7 @@ import { MongoClient } from 'mongodb';
 import { built } from './lib/built.js';
 import { nanos, sinceMs, sleep } from './lib/clock.js';
 import { cpuSeconds } from './lib/cpu.js';
+import { record } from './lib/report.js';
 import { round } from './lib/stats.js';
 import { once } from './measure/postgres/bench.js';
 
@@ -157,5 +158,6 @@ else {
       }
     }
   console.table(rows);
+  record(WAITS ? 'planners-waits' : 'planners', { rows }, QUICK);
   process.exit(0);
 }

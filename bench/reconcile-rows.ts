@@ -11,6 +11,7 @@ import pg from 'pg';
 import { Tidemill } from '../src/index.js';
 import { postgres } from '../src/postgres/index.js';
 import { nanos, sinceMs } from './lib/clock.js';
+import { record } from './lib/report.js';
 import { median, round } from './lib/stats.js';
 
 const { values: flags } = parseArgs({ options: { rows: { type: 'string', default: '1000000' } } });
@@ -27,6 +28,7 @@ await pool.query('insert into items select i, 1 from generate_series(1, $1::bigi
 const mill = new Tidemill({ store: postgres({ url: server.url }), logger: false });
 await mill.reactiveTask({ task: 'rows', collection: 'items', debounce: 0, handler: () => undefined });
 
+const passes: object[] = [];
 let completed: (() => void) | undefined;
 mill.on('reconcile:complete', () => completed?.());
 
@@ -47,21 +49,22 @@ async function pass(what: string, begin: () => Promise<unknown>): Promise<void> 
   const seconds = sinceMs(began) / 1_000;
   const part = (from: number, to: number): number =>
     round(median(heapMb.slice(heapMb.length * from, heapMb.length * to)), 1);
-  console.log(
-    JSON.stringify({
-      pass: what,
-      rows: ROWS,
-      seconds: round(seconds, 1),
-      'rows/s': round(ROWS / seconds),
-      'heap MB, second tenth': part(0.1, 0.2),
-      'heap MB, last tenth': part(0.9, 1),
-      'greatest heap MB': round(Math.max(...heapMb), 1),
-      'greatest resident MB': round(rssMb),
-    }),
-  );
+  const figures = {
+    pass: what,
+    rows: ROWS,
+    seconds: round(seconds, 1),
+    'rows/s': round(ROWS / seconds),
+    'heap MB, second tenth': part(0.1, 0.2),
+    'heap MB, last tenth': part(0.9, 1),
+    'greatest heap MB': round(Math.max(...heapMb), 1),
+    'greatest resident MB': round(rssMb),
+  };
+  passes.push(figures);
+  console.log(JSON.stringify(figures));
 }
 
 await pass('first', () => mill.start({ roles: ['plan'] }));
 await pass('again, unchanged', () => mill.tasks.reconcile('rows'));
+record('reconcile-rows', { passes });
 await mill.stop();
 await pool.end();

@@ -2,7 +2,6 @@
  * Reconciles a million documents that were never planned, and once more when nothing has changed. Takes minutes; run
  * it alone.
  */
-import { mkdirSync, writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { startMongo } from '@tidemill/servers';
 import { MongoClient } from 'mongodb';
@@ -11,7 +10,7 @@ import type { Row } from './lib/bench.js';
 import { Child } from './lib/child.js';
 import { described } from './lib/commands.js';
 import { cpuSeconds } from './lib/cpu.js';
-import { tables } from './lib/report.js';
+import { record, tables } from './lib/report.js';
 import { median, round } from './lib/stats.js';
 import { atLeast, targetTable } from './lib/targets.js';
 import type { Pass } from './measure/reactive/tasks.js';
@@ -123,10 +122,7 @@ try {
     ),
   );
   console.log(`${tables(rows)}\n\n${targetTable(judged)}`);
-  const folder = new URL(flags.quick === true ? 'results/tmp/' : 'results/', import.meta.url);
-  mkdirSync(folder, { recursive: true });
-  const file = new URL(`${new Date().toISOString().slice(0, 10)}-reconcile.json`, folder);
-  writeFileSync(file, `${JSON.stringify({ node: process.version, targets: judged, rows }, null, 1)}\n`);
+  record('reconcile', { targets: judged, rows }, flags.quick === true);
 } finally {
   await client.close();
 }

@@ -11,6 +11,7 @@ import { mongodb, type MongodbStore } from '../src/mongodb/index.js';
 import { Tidemill } from '../src/index.js';
 import { leaseOf, type ClaimAnswer, type NewJob } from '../src/store/port.js';
 import { cpuSeconds } from './lib/cpu.js';
+import { record } from './lib/report.js';
 import { round } from './lib/stats.js';
 
 const QUICK = process.argv.includes('--quick');
@@ -124,8 +125,14 @@ async function phases(indexes: readonly IndexPlan[]): Promise<number[]> {
 
 const median = (values: readonly number[]): number =>
   [...values].sort((a, b) => a - b)[values.length >> 1] ?? NaN;
-const table = (head: readonly string[], rows: readonly (readonly (string | number)[])[]): void =>
+const printed: {
+  readonly head: readonly string[];
+  readonly rows: readonly (readonly (string | number)[])[];
+}[] = [];
+function table(head: readonly string[], rows: readonly (readonly (string | number)[])[]): void {
+  printed.push({ head, rows });
   console.log([head, head.map(() => '---'), ...rows].map((row) => `| ${row.join(' | ')} |`).join('\n'), '\n');
+}
 
 async function indexes(): Promise<void> {
   const runs = new Map(Object.keys(INDEXES).map((name) => [name, [] as number[][]]));
@@ -351,6 +358,7 @@ try {
   if (wants('indexes')) await indexes();
   if (wants('claimers')) await claimers();
   if (wants('idle')) await idle();
+  record('server-time', { tables: printed }, QUICK || asked.length > 0);
 } finally {
   await client.close();
 }

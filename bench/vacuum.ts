@@ -3,12 +3,12 @@
  * same rate, so that other load on the machine affects all alike. Jobs go through the store in batches. Takes two
  * minutes; run it alone.
  */
-import { mkdirSync, writeFileSync } from 'node:fs';
 import { startPostgres } from '@tidemill/servers';
 import type { PostgresStore } from '../src/postgres/index.js';
 import { leaseOf, type NewJob } from '../src/store/port.js';
 import { built } from './lib/built.js';
 import { nanos, sinceMs, sleep } from './lib/clock.js';
+import { record } from './lib/report.js';
 import { FINISHED } from './lib/rows.js';
 import { round } from './lib/stats.js';
 import { once } from './measure/postgres/bench.js';
@@ -58,7 +58,7 @@ async function prepared(setting: string, change: string, at: number): Promise<Va
   const store = postgres({ url });
   await store.acquire(store);
   await once(url, `alter table tidemill.jobs ${change}`);
-  await once(url, FINISHED, [FINISHED_JOBS, 0]);
+  await once(url, FINISHED, [FINISHED_JOBS]);
   await once(url, 'vacuum analyze');
   return { setting, url, store, samples: [], jobs: 0 };
 }
@@ -129,11 +129,5 @@ console.log(
     ...lines,
   ].join('\n'),
 );
-const folder = new URL(QUICK ? 'results/tmp/' : 'results/', import.meta.url);
-mkdirSync(folder, { recursive: true });
-const file = new URL(`${new Date().toISOString().slice(0, 10)}-vacuum.json`, folder);
 const figures = variants.map(({ setting, jobs, samples }) => ({ setting, jobs, samples }));
-writeFileSync(
-  file,
-  `${JSON.stringify({ node: process.version, perSecond: PER_SECOND, figures }, null, 1)}\n`,
-);
+record('vacuum', { perSecond: PER_SECOND, figures }, QUICK);

@@ -5,6 +5,7 @@
 import { startPostgres } from '@tidemill/servers';
 import { postgres } from '../src/postgres/index.js';
 import { leaseOf, type NewJob } from '../src/store/port.js';
+import { record } from './lib/report.js';
 import { once } from './measure/postgres/bench.js';
 
 const JOBS = process.argv.includes('--quick') ? 2_000 : 20_000;
@@ -46,7 +47,7 @@ const WAL = `select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8 
 
 await using server = await startPostgres({ settings: { autovacuum: 'off', max_wal_size: '4GB' } });
 
-async function measure({ label, change, newId }: Variant, at: number): Promise<string> {
+async function measure({ label, change, newId }: Variant, at: number): Promise<string[]> {
   const database = `writes_${at}`;
   await once(server.url, `create database ${database}`);
   const url = Object.assign(new URL(server.url), { pathname: `/${database}` }).href;
@@ -100,9 +101,21 @@ async function measure({ label, change, newId }: Variant, at: number): Promise<s
   const [began = 0, enqueued = 0, run = 0] = wal;
   const figures = [enqueued - began, run - enqueued, run - began, waiting.indexes, waiting.heap];
   const all = [...figures, finished.indexes, finished.heap].map((bytes) => `${perJob(bytes)} B`);
-  return `| ${[label, ...all, `${hot} of ${updates}`].join(' | ')} |`;
+  return [label, ...all, `${hot} of ${updates}`];
 }
 
-console.log(`|  | WAL: enqueue | claim and complete | all | waiting: indexes | table | finished: indexes | table | HOT updates |
-|---|---|---|---|---|---|---|---|---|`);
-for (const [at, variant] of VARIANTS.entries()) console.log(await measure(variant, at));
+const HEAD = [
+  '',
+  'WAL: enqueue',
+  'claim and complete',
+  'all',
+  'waiting: indexes',
+  'table',
+  'finished: indexes',
+  'table',
+  'HOT updates',
+];
+const rows: string[][] = [];
+for (const [at, variant] of VARIANTS.entries()) rows.push(await measure(variant, at));
+console.log([HEAD, HEAD.map(() => '---'), ...rows].map((row) => `| ${row.join(' | ')} |`).join('\n'));
+record('writes', { head: HEAD, rows }, process.argv.includes('--quick'));

@@ -79,6 +79,7 @@ export class Child {
 
 /** The server's URI with the database in it, since some libraries take the database only from there. */
 function within({ uri, database }: Assignment): string {
+  if (uri.startsWith('file:')) return uri;
   const url = new URL(uri);
   url.pathname = `/${database}`;
   return url.href;

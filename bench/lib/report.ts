@@ -111,3 +111,11 @@ export function write({ complete }: Pick<Bench, 'complete'>, results: object, su
   writeFileSync(file, `${JSON.stringify(results, null, 1)}\n`);
   return file;
 }
+
+/** Writes the figures of a program that runs by itself, with the machine that they are from. Returns the file. */
+export const record = (name: string, figures: object, quick = false): string =>
+  write(
+    { complete: !quick },
+    { ended: new Date(), node: process.version, machine: machine(), ...figures },
+    `-${name}`,
+  );

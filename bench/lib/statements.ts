@@ -10,20 +10,35 @@ function kindOf(first: string | { readonly text?: string }): string {
   return /\w+/u.exec(bare)?.[0].toLowerCase() ?? 'other';
 }
 
-/** Counts the statements of all clients of one copy of node-postgres. A pool's queries go through its clients. */
+/** Calls `heard` for each statement of one copy of node-postgres. A pool's queries go through its clients. */
+function listen({ Client }: typeof pg, heard: (first: Parameters<Query>[0]) => void): () => void {
+  const prototype = Client.prototype as { query: Query };
+  const original = prototype.query;
+  prototype.query = function (first, ...rest) {
+    heard(first);
+    return original.call(this, first, ...rest);
+  };
+  return () => (prototype.query = original);
+}
+
+/** Counts the statements of all clients. */
 export const countingStatements =
-  ({ Client }: typeof pg): Counting =>
+  (driver: typeof pg): Counting =>
   () => {
-    const prototype = Client.prototype as { query: Query };
-    const original = prototype.query;
     const statements: Record<string, number> = {};
-    prototype.query = function (first, ...rest) {
+    const end = listen(driver, (first) => {
       const kind = kindOf(first);
       statements[kind] = (statements[kind] ?? 0) + 1;
-      return original.call(this, first, ...rest);
-    };
+    });
     return () => {
-      prototype.query = original;
+      end();
       return statements;
     };
   };
+
+/** Counts them from now on; the returned function tells how many there were so far. */
+export function totalStatements(driver: typeof pg): () => number {
+  let total = 0;
+  listen(driver, () => (total += 1));
+  return () => total;
+}

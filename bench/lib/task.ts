@@ -1,6 +1,7 @@
 import type { Assignment } from './child.js';
 import type { MongoClient } from 'mongodb';
 import { load, type ContenderName } from '../contenders/contender.js';
+import { loadEmbedded, type EmbeddedName } from '../contenders/embedded/contender.js';
 import { loadPostgres, type PostgresName } from '../contenders/postgres/contender.js';
 import { loadReactive, type ReactiveName } from '../contenders/reactive/contender.js';
 import { reactiveTasks } from '../measure/reactive/tasks.js';
@@ -101,11 +102,25 @@ async function onPostgres(assignment: Assignment): Promise<Performed> {
   return { value, stop: () => contender.stop() };
 }
 
+async function onEmbedded(assignment: Assignment): Promise<Performed> {
+  const library = await loadEmbedded(assignment.contender as EmbeddedName);
+  const contender = await library.open(assignment);
+  // Nothing is asked of a server.
+  const counting: Counting = () => () => ({});
+  const value = await tasks[assignment.task]!({ assignment, counting, contender, parent });
+  return { value, stop: () => contender.stop() };
+}
+
+const PLACES: Readonly<Record<string, (assignment: Assignment) => Promise<Performed>>> = {
+  'file:': onEmbedded,
+  'mongodb:': onMongodb,
+  'postgres:': onPostgres,
+};
+
 /** The entry point of every child: opens one contender, performs one task, and exits. */
 async function main(): Promise<void> {
   const assignment = JSON.parse(process.argv[2] ?? '') as Assignment;
-  const open = assignment.uri.startsWith('postgres') ? onPostgres : onMongodb;
-  const { value, stop } = await open(assignment);
+  const { value, stop } = await PLACES[new URL(assignment.uri).protocol]!(assignment);
   leaving = true;
   const patience = new Promise((resolve) => setTimeout(resolve, STOP_MS));
   await Promise.race([stop().catch(() => undefined), patience]);

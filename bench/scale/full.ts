@@ -10,6 +10,18 @@ import type { Scale } from './run.js';
 const TIMES = 15;
 const DUE = 2_000;
 
+const TWO_HOURS_MS = 2 * 3_600_000;
+
+/** What a page of the dashboard asks for; a dashboard of its own each time, since it keeps answers for a moment. */
+async function page(mill: Tidemill, path: string): Promise<void> {
+  const { createDashboard } = await built('dashboard');
+  const dashboard = createDashboard({ mill, authorize: () => ({ rights: ['view', 'payload'] }) });
+  const response = await dashboard.fetch(new Request(`http://localhost/api/${path}`));
+  if (!response.ok) throw new Error(`${path}: ${response.status} ${await response.text()}`);
+  await response.text();
+  await dashboard.close();
+}
+
 type Probes = Readonly<Record<string, (mill: Tidemill, store: Store) => Promise<unknown>>>;
 
 /** What a person or an instance asks of a full table. */
@@ -24,6 +36,9 @@ const PROBES: Probes = {
     mill.jobs.find({ status: 'pending' }, { sort: { nextRunAt: 1 }, limit: 50 }),
   'count of pending': (mill) => mill.jobs.count({ status: 'pending' }),
   stats: (mill) => mill.jobs.stats(),
+  'page: overview': (mill) => page(mill, 'overview'),
+  'page: jobs': (mill) => page(mill, 'work?kind=jobs'),
+  'page: failures': (mill) => page(mill, 'failures?kind=jobs'),
   'metrics scrape': (mill) => mill.getPrometheusMetrics(),
   'sweep with nothing expired': (_mill, store) => Promise.resolve(store.jobs.sweep?.(new Date())),
 };
@@ -61,6 +76,11 @@ async function asked(place: Place): Promise<Record<string, number>> {
     took[what] = median(times);
   }
   took[`${DUE} jobs run`] = await drained(mill);
+  if (store.jobs.sweep !== undefined) {
+    const began = nanos();
+    await store.jobs.sweep(new Date(Date.now() + TWO_HOURS_MS));
+    took[`sweep of ${DUE} expired jobs`] = sinceMs(began);
+  }
   await mill.stop();
   return took;
 }
@@ -68,7 +88,7 @@ async function asked(place: Place): Promise<Record<string, number>> {
 async function drained(mill: Tidemill): Promise<number> {
   let ran = 0;
   const done = deferred();
-  mill.job('due', { concurrency: 100 }, () => {
+  mill.job('due', { concurrency: 100, retention: { completed: '1h' } }, () => {
     ran += 1;
     if (ran === DUE) done.resolve();
   });

@@ -7,6 +7,8 @@ import { built } from '../lib/built.js';
 import { cpuSeconds } from '../lib/cpu.js';
 import { documents, type Kind } from '../lib/documents.js';
 import { FINISHED, FUTURE } from '../lib/rows.js';
+import { totalStatements } from '../lib/statements.js';
+import { countingBytes } from '../lib/traffic.js';
 
 export interface Place {
   readonly name: 'mongodb' | 'postgres';
@@ -18,7 +20,7 @@ export interface Place {
   settle(): Promise<void>;
   /** CPU seconds that the server has used so far. */
   cpu(): number;
-  /** Commands or statements that the server has answered so far, and the bytes that it has sent. */
+  /** Commands or statements that the server was sent so far, and the bytes that it has answered. */
   traffic(): Promise<{ readonly statements: number; readonly bytesOut: number }>;
   [Symbol.asyncDispose](): Promise<void>;
 }
@@ -71,6 +73,9 @@ async function onMongodb(): Promise<Place> {
 }
 
 async function onPostgres(): Promise<Place> {
+  // The server counts neither bytes nor statements; all of its clients are in this process.
+  const received = countingBytes();
+  const sent = totalStatements(pg);
   const server = await startPostgres({ settings: { max_connections: '500' } });
   const pool = new pg.Pool({ connectionString: server.url, max: 2 });
   const { postgres } = await built('postgres');
@@ -78,26 +83,19 @@ async function onPostgres(): Promise<Place> {
     `select split_part(pg_read_file('postmaster.pid'), chr(10), 1) as pid`,
   );
   const texts = { finished: FINISHED, future: FUTURE };
-  let filled = 0;
   return {
     name: 'postgres',
     store: ({ connections = 4 } = {}) => Promise.resolve(postgres({ url: server.url, connections })),
     fill: (kind, count) =>
       inBatches(kind, count, async (size) => {
-        await pool.query(texts[kind], [size, filled]);
-        filled += size;
+        await pool.query(texts[kind], [size]);
       }),
     settle: async () => {
       await pool.query('vacuum analyze');
       await pool.query('checkpoint');
     },
     cpu: () => cpuSeconds(Number(rows[0]?.pid)),
-    traffic: async () => {
-      const { rows: found } = await pool.query<{ statements: string }>(
-        `select xact_commit + xact_rollback as statements from pg_stat_database where datname = current_database()`,
-      );
-      return { statements: Number(found[0]?.statements), bytesOut: NaN };
-    },
+    traffic: () => Promise.resolve({ statements: sent(), bytesOut: received() }),
     [Symbol.asyncDispose]: async () => {
       await pool.end();
       await server[Symbol.asyncDispose]();

@@ -1,9 +1,8 @@
 /** Runs at scale: `npm run bench -- --scale full --jobs 10000000 --on postgres`. Each runs alone, for minutes or hours. */
-import { mkdirSync, writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import type { Row } from '../lib/bench.js';
 import { chosen } from '../lib/flags.js';
-import { machine, tables } from '../lib/report.js';
+import { record, tables } from '../lib/report.js';
 import { full } from './full.js';
 import { instances } from './instances.js';
 import { names } from './names.js';
@@ -48,13 +47,7 @@ const [name] = chosen('scale', flags.scale, Object.keys(RUNS) as (keyof typeof R
 const began = new Date();
 await RUNS[name!](scale);
 console.log(tables(rows));
-const folder = new URL('../results/', import.meta.url);
-mkdirSync(folder, { recursive: true });
-const file = new URL(`${began.toISOString().slice(0, 10)}-scale-${name!}.json`, folder);
 const { on, jobs, instances: count, names: defined } = scale;
 const settings = { on, jobs, instances: count, names: defined };
-writeFileSync(
-  file,
-  `${JSON.stringify({ began, ended: new Date(), node: process.version, machine: machine(), settings, rows }, null, 1)}\n`,
-);
+record(`scale-${name!}-${on.join('-')}`, { began, settings, rows });
 process.exit(0);

@@ -1,6 +1,17 @@
 import { randomUUID } from 'node:crypto';
 import pg, { type Pool } from 'pg';
-import { dropOtherIndexes, drained, EXPIRY, insertJobs, makeSchema } from '../../lib/rows.js';
+import { newId } from '../../../src/sql/jobs/ids.js';
+import {
+  CLAIM,
+  COMPLETE,
+  DELETE,
+  drained,
+  dropOtherIndexes,
+  INSERT,
+  INSERT_MANY,
+  insertJobs,
+  makeSchema,
+} from '../../lib/rows.js';
 import type { Contender, Payload, Place } from '../contender.js';
 import { CONNECTIONS, type PostgresModule } from './contender.js';
 
@@ -18,23 +29,7 @@ const variants = {
   notify: { size: 1, indexes: ALL, completes: 'never' },
 };
 
-const CLAIM = `
-  with head as (
-    select id from tidemill.jobs
-    where name = 'noop' and status = 'pending' and next_run_at <= now()
-    order by priority desc, next_run_at, id limit $1 for update skip locked
-  )
-  update tidemill.jobs j set status = 'processing', claimed_by = 'raw', lease_token = $2,
-    locked_at = now(), updated_at = now()
-  from head where j.id = head.id returning j.id, j.data`;
-
-const OURS = `where id = any($1::text[]) and lease_token = $2 and status = 'processing'`;
-
-const COMPLETE = {
-  updates: `update tidemill.jobs set status = 'completed', locked_at = null, claimed_by = null,
-    finished_at = now(), updated_at = now(), expires_at = ${EXPIRY} ${OURS}`,
-  deletes: `delete from tidemill.jobs ${OURS}`,
-};
+const COMPLETES = { updates: COMPLETE, deletes: DELETE };
 
 /** Batched claims and set-based completion, one batch after the other, both prepared. */
 async function work(
@@ -54,17 +49,14 @@ async function work(
     for (const row of rows) run(row.data);
     await client.query({
       name: 'complete',
-      text: COMPLETE[completes],
+      text: COMPLETES[completes],
       values: [rows.map(({ id }) => id), token],
     });
   }
   client.release();
 }
 
-const INSERT = `insert into tidemill.jobs (id, name, data) values ($1, 'noop', $2)`;
 const RINGING = `with stored as (${INSERT} returning data) select pg_notify('raw', data::text) from stored`;
-const INSERT_MANY = `insert into tidemill.jobs (id, name, data)
-  select id, 'noop', data from unnest($1::text[], $2::jsonb[]) as given(id, data)`;
 
 /** Makes the schema once, even if two processes start at the same time. */
 async function makeOnce(pool: Pool, make: () => Promise<void>): Promise<void> {
@@ -92,12 +84,12 @@ async function open({ uri, variant }: Place): Promise<Contender> {
   };
   const text = variant === 'notify' ? RINGING : INSERT;
   return {
-    enqueue: (data) => pool.query({ name: 'insert', text, values: [randomUUID(), JSON.stringify(data)] }),
+    enqueue: (data) => pool.query({ name: 'insert', text, values: [newId(Date.now()), JSON.stringify(data)] }),
     enqueueMany: (data) =>
       pool.query({
         name: 'many',
         text: INSERT_MANY,
-        values: [data.map(() => randomUUID()), data.map((one) => JSON.stringify(one))],
+        values: [data.map(() => newId(Date.now())), data.map((one) => JSON.stringify(one))],
       }),
     fill: (count) => insertJobs(pool, count),
     start: async (run) => {

@@ -25,11 +25,11 @@ interface Measured {
   readonly perSecond: number;
 }
 
-/** Single calls, 32 in flight; and the bulk call, 1,000 jobs at a time. No worker runs meanwhile. */
+/** Single calls, one after the other and 32 in flight; and the bulk call, 1,000 jobs at a time. No worker runs meanwhile. */
 export async function enqueueing(bench: PostgresBench): Promise<void> {
   const section = 'enqueueing';
   const jobs = bench.quick ? 1_000 : 8_000;
-  const runs = new Map(ENTRIES.map((entry) => [entry, { single: [] as Measured[], many: [] as Measured[] }]));
+  const runs = new Map(ENTRIES.map((entry) => [entry, { serial: [] as Measured[], single: [] as Measured[], many: [] as Measured[] }]));
   const measured = (assignment: Parameters<typeof inChild>[0]): Promise<Measured> =>
     bench.within(async (database) => {
       await settle(bench, database);
@@ -41,6 +41,7 @@ export async function enqueueing(bench: PostgresBench): Promise<void> {
       const base = { uri: bench.uri, database: '', ...entry };
       const many = bench.quick ? count / 10 : count;
       await tried(bench, { section, ...entry }, async () => {
+        results.serial.push(await measured({ ...base, task: 'enqueue', jobs: jobs / 5, inFlight: 1 }));
         results.single.push(await measured({ ...base, task: 'enqueue', jobs, inFlight: IN_FLIGHT }));
         results.many.push(await measured({ ...base, task: 'enqueueMany', jobs: many, batch: BATCH }));
       });
@@ -50,6 +51,7 @@ export async function enqueueing(bench: PostgresBench): Promise<void> {
   for (const [{ contender, variant }, results] of runs) {
     if (results.many.length === 0) continue;
     const figures = {
+      'one after the other, jobs/s': rate(results.serial),
       'single, 32 in flight, jobs/s': rate(results.single),
       'many, 1,000 a call, jobs/s': rate(results.many),
     };

@@ -46,12 +46,12 @@ async function prepare(bench: PostgresBench, database: string): Promise<void> {
   const { uri } = bench;
   // One call of the library creates the schema.
   await inChild({ uri, database, ...ENTRY, task: 'fill', jobs: 0 });
-  await bench.query(database, FINISHED, [bench.quick ? OTHERS / 20 : OTHERS, 0]);
+  await bench.query(database, FINISHED, [bench.quick ? OTHERS / 20 : OTHERS]);
 }
 
 /** Removes the jobs of the turn afterwards, so that both tables keep their sizes. */
 async function oneTurn(bench: PostgresBench, database: string): Promise<ProcessingResult> {
   const result = await drain(bench, ENTRY, database);
-  await bench.query(database, `delete from tidemill.jobs where id not like 'old%'`);
+  await bench.query(database, `delete from tidemill.jobs where id not like '%finished'`);
   return result;
 }
