@@ -128,10 +128,11 @@ describe('the doctor on MongoDB', () => {
   it('the doctor warns about a local clock ahead of or behind the server', async () => {
     const mill = await visitor(uri);
     await mill.jobs.stats();
+    // It stands still from now on, and the server's does not.
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 60_000 });
     expect(await findingOf(mill, 'clock')).toMatchObject({
       status: 'warn',
-      found: expect.stringMatching(/(?:60|59)\.\d s ahead of the server/u) as string,
+      found: expect.stringMatching(/(?:60|[345]\d)\.\d s ahead of the server/u) as string,
     });
     vi.setSystemTime(Date.now() - 120_000);
     expect((await findingOf(mill, 'clock')).found).toContain('s behind the server');

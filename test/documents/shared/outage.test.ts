@@ -11,7 +11,8 @@ import {
   type DocumentFixture,
 } from './document-fixtures.js';
 
-const LOCK_MS = 1_500;
+// A machine that keeps this process waiting for a third of it must not end a lock.
+const LOCK_MS = 5_000;
 
 /** Documents that schedulers cannot reach for a while: calls fail before they reach the database. */
 class Outage {
@@ -64,7 +65,7 @@ eachDocumentStore('an outage that outlasts the locks of documents', ({ name, ope
         Array.from({ length: 4 }, () => fixture.insert({ kind: 'long', sleepUntil: past() })),
       );
       for (const { schedule } of schedules) await schedule.start();
-      await until('all run', () => ran().length === ids.length);
+      await until('all run', () => ran().length >= ids.length);
       outage.isDown = true;
       await until('all locks have ended', async () =>
         (await lockEnds(fixture, ids)).every((at) => at < Date.now() - 100),
