@@ -145,6 +145,7 @@ export class Engine<W extends Work, S>
       workers: () => runner.workers(),
       crowded: () => this.#outcomes.crowded(),
       mayTakeAhead: (name) => this.#limited.gate?.mayTakeAhead(name) ?? true,
+      mostOfKey: (name) => this.#limited.gate?.limits(name)?.perKey?.concurrency ?? Infinity,
       release: (works) => this.release(works),
     });
     const subscription = context.listener.join({ kind, wake, cancel: () => void this.#cancels.check() });

@@ -13,6 +13,8 @@ export interface JobFacts<T = unknown> {
   readonly uniqueKey?: string;
   /** For recurring jobs: the scheduled time of this run, however late it starts and however often it is retried. */
   readonly scheduledFor?: Date;
+  /** The key by which limits count the job, and batches by key gather it; '' if it has none. */
+  readonly limitKey: string;
   /**
    * Aborts on timeout, on cancel, when the lease is lost, and when a stop runs out of time; `signal.reason` says which.
    */
@@ -66,6 +68,8 @@ export interface BatchJob<T = unknown, Result = unknown> extends JobFacts<T> {
 export interface BatchContext<Tx = unknown> {
   /** Aborts when no job is left to run for: each has an outcome, or its own signal has aborted. */
   readonly signal: AbortSignal;
+  /** With `byKey`: the key of all jobs of this call; '' for jobs without any. */
+  readonly limitKey?: string;
   /**
    * Completes all jobs that have no outcome yet inside your transaction, so that their completion and your writes commit
    * together or not at all. Make it the last write of the transaction.

@@ -80,6 +80,11 @@ export interface BatchOptions {
   readonly size?: number;
   /** How long a call waits, after its first job was claimed, until it has `size` jobs. Default: 0. */
   readonly wait?: Duration;
+  /**
+   * All jobs of one call have the same key: that of `limits.perKey`, or the one given at enqueue; jobs without any share
+   * the key ''. Keys take turns. Default: false.
+   */
+  readonly byKey?: boolean;
   /** How many calls may run at once on this instance. Default: 5. */
   readonly concurrency?: number;
   /** How many attempts a job's history keeps; 0 keeps none. Default: the mill's. */
@@ -116,7 +121,7 @@ const DEFINITION_KEYS = [
 ];
 const HANDLER_KEYS = ['concurrency', 'executionHistoryLimit', 'replace'];
 const WORK_KEYS = [...HANDLER_KEYS, 'thread'];
-const BATCH_KEYS = ['size', 'wait', ...HANDLER_KEYS];
+const BATCH_KEYS = ['size', 'wait', 'byKey', ...HANDLER_KEYS];
 
 /**
  * Defines a job without its handler, so that a producer can import it. `mill.work` adds the handler. The second type is
@@ -229,10 +234,20 @@ export interface CompiledWork {
 }
 
 /** Checks the options of `mill.batch`. */
-export function compileBatchWork(where: string, options: BatchOptions): CompiledWork {
+export function compileBatchWork(
+  where: string,
+  { limits }: DefinitionOptions,
+  options: BatchOptions,
+): CompiledWork {
   checkKeys(where, options, BATCH_KEYS);
-  const { size = 100, wait = 0, concurrency = 5, replace = false, ...rest } = options;
-  return { ...compileWork(where, { concurrency, replace, ...rest }), batch: batchingOf(where, size, wait) };
+  const { size = 100, wait = 0, byKey = false, concurrency = 5, replace = false, ...rest } = options;
+  const isByKey = checkBoolean(where, 'byKey', byKey);
+  if (isByKey && limits?.perKey?.order !== undefined)
+    throw new OptionError(
+      `${where}: byKey does not go with perKey.order: 'fifo', which runs one job of a key at a time. Leave one of them out.`,
+    );
+  const batch = { ...batchingOf(where, size, wait), ...(isByKey ? { byKey: true as const } : {}) };
+  return { ...compileWork(where, { concurrency, replace, ...rest }), batch };
 }
 
 export function compileWork(where: string, options: WorkOptions): CompiledWork {

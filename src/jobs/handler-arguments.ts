@@ -123,7 +123,7 @@ export function readBatch(
   const [options, handler] = typeof second === 'function' ? [{}, second] : [second, third];
   checkDefinition(where, definition);
   checkFunction(where, 'handler', handler);
-  const work = compileBatchWork(where, options);
+  const work = compileBatchWork(where, definition.options, options);
   return { where, worker: { definition, work, handler: handler as AnyHandler } };
 }
 

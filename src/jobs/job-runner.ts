@@ -130,7 +130,8 @@ export class JobRunner implements WorkRunner<JobRecord, Settlement>, JobCallsHos
       return instead === undefined;
     });
     if (worker === undefined || runs.length === 0) return;
-    await new BatchRun(runs, control, this).perform(this.#handlerOf(worker), (data) =>
+    const isByKey = worker.work.batch?.byKey === true;
+    await new BatchRun(runs, { control, isByKey }, this).perform(this.#handlerOf(worker), (data) =>
       validate(worker, data),
     );
   }

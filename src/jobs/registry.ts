@@ -48,7 +48,7 @@ export class Registry {
         `${where}: "${name}" already has a handler; use another name, or { replace: true }.`,
       );
     }
-    this.#workers.set(name, { ...worker, compiled: this.define(worker.definition) });
+    this.#workers.set(name, { ...worker, compiled: withKeys(worker.work, this.define(worker.definition)) });
     this.#revision += 1;
   }
 
@@ -137,3 +137,7 @@ export class Registry {
     ]);
   }
 }
+
+/** Batches by key are claimed by key: without limits per key, the keys of the name only take turns. */
+const withKeys = ({ batch }: CompiledWork, compiled: CompiledOptions): CompiledOptions =>
+  batch?.byKey === true ? { ...compiled, limits: { perKey: {}, ...compiled.limits } } : compiled;

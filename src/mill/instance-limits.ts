@@ -83,7 +83,7 @@ export class InstanceLimits {
       if (limits === undefined) continue;
       if (store.limits === undefined)
         throw new OptionError(
-          `${where}: the ${store.kind} store has no limits; leave limits and breaker out.`,
+          `${where}: the ${store.kind} store has no limits; leave limits, breaker and byKey out.`,
         );
       for (const one of limits.shared ?? []) shared.checkDefined(where, one);
     }

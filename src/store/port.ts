@@ -96,6 +96,7 @@ export {
   type InstanceState,
   type Leader,
   type Lease,
+  type KeyTurns,
   type NameLimit,
   type Note,
   type SettleAnswer,

@@ -87,6 +87,16 @@ export interface NameLimit {
    * The cost of a claim depends neither on the number of keys nor on what waits behind those that cannot run.
    */
   readonly keys?: KeyRule;
+  /** Only with `keys`: what a turn is in this claim. Absent: each key that can run gives about the same part of `max`. */
+  readonly turns?: KeyTurns;
+}
+
+/** The turns of keys in one claim whose work is called by key: few keys, and much of each. */
+export interface KeyTurns {
+  /** The most that a key gives in one turn, as far as it has due work and its limits allow. */
+  readonly each: number;
+  /** The most turns. What is left of `max` then is not taken. */
+  readonly most: number;
 }
 
 export interface ClaimAnswer<W extends Work = JobRecord> {

@@ -8,6 +8,8 @@ export interface Batching {
   readonly size: number;
   /** How long a batch waits, after its first work was claimed, until it is full. */
   readonly waitMs: number;
+  /** All work of one batch has the same key. Absent: keys do not matter. */
+  readonly byKey?: true;
 }
 
 const MOST_IN_BATCH = 1_000;

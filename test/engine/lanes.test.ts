@@ -337,3 +337,143 @@ describe('lanes of batches', () => {
     expect(batched({ size: 2, waitMs: 0 }).reserve('a')).toBe(false);
   });
 });
+
+describe('lanes of batches by key', () => {
+  const byKey = (batch: { size: number; waitMs: number }, concurrency = 2): Lanes => {
+    const lanes = new Lanes(10);
+    lanes.define(new Map([['a', { concurrency, batch: { ...batch, byKey: true } }]]));
+    return lanes;
+  };
+  const jobs = (keys: string): Work[] => Array.from(keys, (limitKey) => aClaimed({ name: 'a', limitKey }));
+  const keysOf = (works: readonly Work[] | undefined): string =>
+    (works ?? []).map(({ limitKey }) => limitKey).join('');
+  const turns = (lanes: Lanes): unknown => lanes.request(ALONE)?.limits.get('a')?.turns;
+  const run = (lanes: Lanes, ms: number): void => {
+    lanes.accept(jobs('z'), 0);
+    lanes.next(Infinity);
+    lanes.done('a', ms);
+  };
+
+  it('calls one key at a time, and the keys in turn', () => {
+    const lanes = byKey({ size: 2, waitMs: 0 }, 10);
+    lanes.accept(jobs('xxxyzxy'), 0);
+    const calls = Array.from({ length: 5 }, () => keysOf(lanes.next(0)));
+    expect(calls).toEqual(['xx', 'yy', 'z', 'xx', '']);
+    expect(lanes.running).toBe(4);
+  });
+
+  it('counts work without a key as that of the empty key', () => {
+    const lanes = byKey({ size: 5, waitMs: 0 });
+    lanes.accept([aClaimed({ name: 'a' }), ...jobs('x'), aClaimed({ name: 'a', limitKey: '' })], 0);
+    expect(lanes.next(0)).toHaveLength(2);
+    expect(keysOf(lanes.next(0))).toBe('x');
+  });
+
+  it('waits for each key by itself', () => {
+    const lanes = byKey({ size: 2, waitMs: 1_000 }, 10);
+    lanes.accept(jobs('x'), 0);
+    lanes.accept(jobs('yz'), 400);
+    lanes.accept(jobs('y'), 500);
+    expect(keysOf(lanes.next(500))).toBe('yy');
+    expect(lanes.next(999)).toBeUndefined();
+    expect(lanes.gatheringMs(600)).toBe(400);
+    expect(keysOf(lanes.next(1_000))).toBe('x');
+    expect(lanes.gatheringMs(1_000)).toBe(400);
+    expect(keysOf(lanes.next(1_400))).toBe('z');
+  });
+
+  it('claims as many keys as it has free slots, and a whole batch of each', () => {
+    const lanes = byKey({ size: 100, waitMs: 0 });
+    expect(turns(lanes)).toEqual({ each: 100, most: 2 });
+    expect(lanes.request(ALONE)).toMatchObject({ total: 200 });
+    lanes.accept(jobs('xyz'), 0);
+    lanes.next(0);
+    lanes.next(0);
+    expect(lanes.request(ALONE)).toBeNull();
+  });
+
+  it('prefetches for as many calls as are soon made, however few jobs each has', () => {
+    const lanes = byKey({ size: 100, waitMs: 0 });
+    run(lanes, 50);
+    expect(turns(lanes)).toEqual({ each: 100, most: 2 + 10 });
+    lanes.accept(jobs('klmnopqrstuv'), 0);
+    expect(lanes.request(ALONE)).toBeNull();
+    start(lanes);
+    expect(lanes.buffered).toBe(10);
+    expect(lanes.request(ALONE)).toBeNull();
+  });
+
+  it('gathers for as many keys as its slots can call while it waits', () => {
+    const lanes = byKey({ size: 100, waitMs: 1_750 });
+    expect(turns(lanes)).toEqual({ each: 100, most: 500 });
+    run(lanes, 100);
+    expect(turns(lanes)).toEqual({ each: 100, most: 40 });
+    lanes.accept(jobs('k'.repeat(20) + 'lmn'), 0);
+    expect(turns(lanes)).toEqual({ each: 100, most: 36 });
+    const slow = byKey({ size: 100, waitMs: 1_750 });
+    run(slow, 60_000);
+    expect(turns(slow)).toEqual({ each: 100, most: 4 });
+  });
+
+  it('keeps what waits when batches begin or end to be by key', () => {
+    const lanes = byKey({ size: 3, waitMs: 0 });
+    const batch = { size: 3, waitMs: 0 };
+    lanes.accept(jobs('xyx'), 0);
+    lanes.define(new Map([['a', { concurrency: 2, batch }]]));
+    expect(lanes.next(0)).toHaveLength(3);
+    lanes.accept(jobs('xy'), 0);
+    lanes.define(new Map([['a', { concurrency: 2, batch: { ...batch, byKey: true } }]]));
+    expect(keysOf(lanes.next(0))).toBe('x');
+  });
+
+  it('never mixes keys in a call, and starts or gives up each piece of work once', () => {
+    const step = fc.oneof(
+      fc.record({
+        do: fc.constant('accept' as const),
+        keys: fc.string({ unit: fc.constantFrom('x', 'y', 'z'), maxLength: 8 }),
+      }),
+      fc.record({ do: fc.constantFrom('start' as const, 'end' as const, 'take' as const, 'age' as const) }),
+    );
+    const options = {
+      size: fc.integer({ min: 1, max: 4 }),
+      waitMs: fc.constantFrom(0, 300),
+      concurrency: fc.integer({ min: 1, max: 3 }),
+    };
+    fc.assert(
+      fc.property(
+        fc.record(options),
+        fc.array(step, { maxLength: 40 }),
+        ({ size, waitMs, concurrency }, steps) => {
+          const lanes = byKey({ size, waitMs }, concurrency);
+          const waiting = new Set<Work>();
+          const leave = (work: Work): void => expect(waiting.delete(work)).toBe(true);
+          let calls = 0;
+          for (const [at, one] of steps.entries()) {
+            const now = at * 100;
+            if (one.do === 'accept') {
+              const works = jobs(one.keys);
+              for (const work of works) waiting.add(work);
+              lanes.accept(works, now);
+            } else if (one.do === 'start') {
+              const works = lanes.next(now) ?? [];
+              works.forEach(leave);
+              expect(new Set(works.map(({ limitKey }) => limitKey)).size).toBeLessThanOrEqual(1);
+              expect(works.length).toBeLessThanOrEqual(size);
+              if (works.length > 0) calls += 1;
+            } else if (one.do === 'end' && calls > 0) {
+              lanes.done('a', 10);
+              calls -= 1;
+            } else if (one.do === 'take') {
+              const [first] = waiting;
+              if (first !== undefined && lanes.take(first)) leave(first);
+            } else if (one.do === 'age') lanes.aged(now).forEach(leave);
+            expect(calls).toBeLessThanOrEqual(concurrency);
+            expect(lanes.buffered).toBe(waiting.size);
+          }
+          lanes.drain().forEach(leave);
+          expect(waiting.size).toBe(0);
+        },
+      ),
+    );
+  });
+});

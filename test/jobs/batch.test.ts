@@ -235,6 +235,46 @@ eachStore('batches of jobs', ({ open }) => {
     expect(now.map(({ logs }) => logs?.map(({ message }) => message))).toEqual([['row 0'], ['row 1']]);
   });
 
+  it('retries a job when its error says so, whether it was given or thrown', async () => {
+    const mill = aMill(open());
+    const busy = (retryAfter: string): Error => Object.assign(new Error('busy'), { retryAfter });
+    mill.batch(imported, ([first]) => {
+      first!.fail(busy('3h'));
+      throw busy('5h');
+    });
+    const jobs = await enqueue(mill, 3);
+    await mill.start();
+    await settled(mill, jobs);
+    const now = await Promise.all(jobs.map((job) => jobOf(mill, job)));
+    const hours = now.map(({ nextRunAt }) => Math.round((nextRunAt.getTime() - Date.now()) / 3_600_000));
+    expect(hours).toEqual([3, 5, 5]);
+    expect(now.map(({ failCount }) => failCount)).toEqual([1, 1, 1]);
+  });
+
+  it('counts jobs, not calls, for limits and rates, each until its outcome is recorded', async () => {
+    const mill = aMill(open());
+    const limits = { concurrency: 3, rate: { limit: 5, per: '1h', burst: 5 } };
+    const limited = defineJob<number>('limited', { limits });
+    const [one, all] = [gate(), gate()];
+    const sizes: number[] = [];
+    mill.batch(limited, { size: 10 }, async (jobs) => {
+      sizes.push(jobs.length);
+      await one.promise;
+      jobs[0]!.complete();
+      await all.promise;
+    });
+    await enqueue(mill, 8, limited);
+    await mill.start();
+    await until('three run', () => sizes.length > 0);
+    expect(sizes).toEqual([3]);
+    one.open();
+    // Each outcome makes room for one more, until the rate is used up.
+    await until('the rate is used up', () => sizes.reduce((sum, size) => sum + size, 0) === 5);
+    all.open();
+    await until('all five have ended', async () => (await mill.jobs.count({ status: 'completed' })) === 5);
+    expect(await mill.jobs.count({ status: 'pending' })).toBe(3);
+  });
+
   it('refuses a second outcome for a job, and the first one stands', async () => {
     const mill = aMill(open());
     const refused: unknown[] = [];

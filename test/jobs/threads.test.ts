@@ -111,6 +111,7 @@ it('refuses what cannot be a thread when it is defined', () => {
   expect(() => mill.work(resize, { thread: 'https://example.com/a.js' })).toThrow(
     /thread must be a file: URL/,
   );
+  expect(() => handled(resize, { thread: () => 1 })).toThrow(/thread must be a file: URL/);
   expect(() => handled(resize, { thread }, () => 1)).toThrow(/either a handler or `thread`/);
   expect(() => mill.job('both', { thread, transactional: true })).toThrow(/`transactional: true`/);
   expect(() => mill.batch(resize, { thread } as never, () => 1)).toThrow(/unknown option "thread"/);

@@ -32,3 +32,20 @@ it('runs batches of reactive tasks', async () => {
   expect(await mill.drain()).toMatchObject({ completed: 2 });
   expect(calls).toEqual([[1, 2]]);
 });
+
+it('runs batches by key without waiting, with jobs of one key in each call', async () => {
+  const mill = testMill();
+  const calls: unknown[] = [];
+  mill.batch(imported, { size: 2, wait: '10s', byKey: true }, (jobs, { limitKey }) => {
+    calls.push([limitKey, jobs.map(({ data }) => data)]);
+  });
+  for (const [n, key] of ['a', 'b', 'a', 'a'].entries()) await mill.enqueue(imported, n, { key });
+  await mill.enqueue(imported, 4);
+  expect(await mill.drain()).toMatchObject({ completed: 5, failed: 0, retried: 0 });
+  expect(calls).toEqual([
+    ['a', [0, 2]],
+    ['b', [1]],
+    ['', [4]],
+    ['a', [3]],
+  ]);
+});

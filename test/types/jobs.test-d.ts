@@ -93,6 +93,12 @@ mill.work(changed, { concurrency: 5 }, (job) => {
   expectTypeOf(job.progress).returns.toBeVoid();
   expectTypeOf(job.log).returns.toBeVoid();
 });
+mill.batch(plain, { byKey: true, size: 10 }, (jobs, { limitKey }) => {
+  expectTypeOf(jobs.map((job) => job.limitKey)).toEqualTypeOf<string[]>();
+  expectTypeOf(limitKey).toEqualTypeOf<string | undefined>();
+});
+// @ts-expect-error - the key is that of the definition, or given at enqueue
+mill.batch(plain, { byKey: 'to' }, () => undefined);
 mill.work(open, (job) => {
   expectTypeOf(job.data).toEqualTypeOf<unknown>();
 });

@@ -17,6 +17,8 @@ export interface Work {
   readonly failKind?: FailureKind;
   /** The trace context of the call that enqueued it, or of its planning. */
   readonly trace?: TraceContext;
+  /** The key by which limits count it, and batches by key gather it; of jobs that have one. */
+  readonly limitKey?: string;
   /** The part of a sharded collection that holds the work; absent on other stores. */
   readonly part?: number;
   /** How many bytes the database sent for it, if the store knows. Set by claims: prefetching counts them. */

@@ -9,6 +9,8 @@ export interface DefinedNamesOptions<W extends Work> {
   readonly crowded: () => ReadonlySet<string>;
   /** False if a limit of the name counts what waits in a buffer. */
   readonly mayTakeAhead: (name: string) => boolean;
+  /** The most of one key of a name that may run at once. */
+  readonly mostOfKey: (name: string) => number;
   readonly release: (works: readonly W[]) => void;
 }
 
@@ -37,14 +39,14 @@ export class DefinedNames<W extends Work> {
 
   /** Applies the definitions, and hands back buffered work of other names. */
   apply(): readonly string[] {
-    const { lanes, workers, crowded, mayTakeAhead, release } = this.#options;
+    const { lanes, workers, crowded, release } = this.#options;
     const refused = crowded();
     const all = workers();
     if (all === this.#all && refused.size + this.#heldBack === 0) return this.#names;
-    const lane = (name: string, options: LaneOptions): LaneOptions =>
-      mayTakeAhead(name) ? options : { ...options, ahead: false };
     const run = new Map(
-      [...all].filter(([name]) => !refused.has(name)).map(([name, options]) => [name, lane(name, options)]),
+      [...all]
+        .filter(([name]) => !refused.has(name))
+        .map(([name, options]) => [name, this.#limited(name, options)]),
     );
     this.#heldBack = refused.size;
     lanes.define(run);
@@ -52,5 +54,16 @@ export class DefinedNames<W extends Work> {
     this.#all = all;
     this.#names = [...run.keys()];
     return this.#names;
+  }
+
+  #limited(name: string, options: LaneOptions): LaneOptions {
+    const { mayTakeAhead, mostOfKey } = this.#options;
+    const { batch } = options;
+    return {
+      ...options,
+      ...(mayTakeAhead(name) ? {} : { ahead: false }),
+      // A batch that cannot become larger need not wait.
+      ...(batch?.byKey === true ? { batch: { ...batch, size: Math.min(batch.size, mostOfKey(name)) } } : {}),
+    };
   }
 }

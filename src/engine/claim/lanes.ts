@@ -1,8 +1,9 @@
 import type { Work } from '../../core/records/work.js';
-import type { NameLimit } from '../../store/port.js';
+import type { KeyTurns, NameLimit } from '../../store/port.js';
 import type { Batching } from '../../time/batching.js';
 import type { Place } from '../lease/lease-watch.js';
-import { HORIZON_MS, MOST_BYTES_AHEAD, Prefetch } from './prefetch.js';
+import { LaneBuffer } from './lane-buffer.js';
+import { HORIZON_MS, MOST_AHEAD, MOST_BYTES_AHEAD, Prefetch } from './prefetch.js';
 
 /** The most names in one claim; further names take turns. */
 const NAMES_PER_CLAIM = 32;
@@ -35,22 +36,15 @@ export interface LaneOptions {
   readonly batch?: Batching;
 }
 
-interface Waiting<W> {
-  readonly work: W;
-  /** Monotonic time of the claim. */
-  readonly since: number;
-}
-
-interface Lane<W> {
+interface Lane<W extends Work> {
   readonly name: string;
   concurrency: number;
   mayTakeAhead: boolean;
   /** A limit lets nothing of the name through now. */
   isBarred: boolean;
-  batch: Batching | undefined;
   /** How many slots its runs take. */
   running: number;
-  readonly buffer: Waiting<W>[];
+  readonly buffer: LaneBuffer<W>;
   readonly prefetch: Prefetch;
 }
 
@@ -93,10 +87,11 @@ export class Lanes<W extends Work = Work> {
         name,
         isBarred: false,
         running: 0,
-        buffer: [],
+        buffer: new LaneBuffer<W>(),
         prefetch: new Prefetch(),
       };
-      this.#lanes.set(name, Object.assign(lane, { concurrency, mayTakeAhead, batch }));
+      lane.buffer.batch = batch;
+      this.#lanes.set(name, Object.assign(lane, { concurrency, mayTakeAhead }));
     }
     this.#ring = [...this.#lanes.values()].filter((lane) => lane.concurrency > 0);
   }
@@ -117,7 +112,7 @@ export class Lanes<W extends Work = Work> {
 
   get #bufferedBytes(): number {
     let sum = 0;
-    for (const lane of this.#active) for (const { work } of lane.buffer) sum += work.bytes ?? 0;
+    for (const lane of this.#active) for (const { bytes = 0 } of lane.buffer.works) sum += bytes;
     return sum;
   }
 
@@ -128,7 +123,7 @@ export class Lanes<W extends Work = Work> {
 
   /** True if work of this name runs in batches. */
   isBatched(name: string): boolean {
-    return this.#lanes.get(name)?.batch !== undefined;
+    return this.#lanes.get(name)?.buffer.batch !== undefined;
   }
 
   /** Returns a test whether it is worth claiming work of a name, as things are now. */
@@ -146,7 +141,8 @@ export class Lanes<W extends Work = Work> {
     const chosen = this.#choose(due, (lane) => wants(lane, free), free > 0);
     if (chosen.length === 0) return null;
     const limits = new Map<string, NameLimit>();
-    for (const lane of chosen) limits.set(lane.name, { max: room(lane, free), ...place });
+    for (const lane of chosen)
+      limits.set(lane.name, { max: room(lane, free), ...place, ...turnsOf(lane, free) });
     const most = [...limits.values()].reduce((sum, limit) => sum + limit.max, 0);
     const total = Math.min(most, this.#worthTaking(free, chosen));
     return total === 0 ? null : { limits, total };
@@ -185,7 +181,9 @@ export class Lanes<W extends Work = Work> {
     for (const lane of this.#active) {
       const most = Math.min(lane.buffer.length, fill(lane, free));
       startable += most;
-      taken += Math.ceil(most / perSlot(lane));
+      taken += isByKey(lane)
+        ? Math.min(lane.buffer.calls, freeIn(lane, free))
+        : Math.ceil(most / perSlot(lane));
     }
     for (const lane of [...this.#active, ...chosen]) ahead = Math.max(ahead, aheadOf(lane, this.#slots));
     for (const lane of chosen)
@@ -216,7 +214,7 @@ export class Lanes<W extends Work = Work> {
     for (const work of works) {
       const lane = this.#lanes.get(work.name);
       if (lane === undefined) continue;
-      lane.buffer.push({ work, since: now });
+      lane.buffer.push(work, now);
       lane.prefetch.weigh(work.bytes ?? 0);
       this.#buffered += 1;
       this.#active.add(lane);
@@ -230,17 +228,15 @@ export class Lanes<W extends Work = Work> {
   aged(now: number): readonly W[] {
     return [...this.#active].flatMap((lane) => {
       const worth = fill(lane, this.#free) + aheadOf(lane);
-      const gatheringMs = lane.batch?.waitMs ?? 0;
+      const gatheringMs = lane.buffer.batch?.waitMs ?? 0;
       // Work that has just arrived may still get a slot at any moment, so it stays for the horizon at least.
       const limitMs = (at: number): number => gatheringMs + (at < worth ? LONGEST_WAIT_MS : HORIZON_MS);
-      const isAged = ({ since }: Waiting<W>, at: number): boolean => now - since >= limitMs(at);
-      const back = lane.buffer.filter(isAged);
+      const back = lane.buffer.remove((_work, since, at) => now - since >= limitMs(at));
       if (back.length === 0) return [];
-      lane.buffer.splice(0, Infinity, ...lane.buffer.filter((one, at) => !isAged(one, at)));
       lane.prefetch.turnedOutLong();
       this.#short.delete(lane);
       this.#unbuffered(lane, back.length);
-      return back.map(({ work }) => work);
+      return back;
     });
   }
 
@@ -252,11 +248,10 @@ export class Lanes<W extends Work = Work> {
     if (this.#free <= 0) return undefined;
     for (const lane of this.#active) {
       if (lane.running >= lane.concurrency) continue;
-      const count = startable(lane, now);
-      if (count === 0) continue;
-      const works = lane.buffer.splice(0, count).map(({ work }) => work);
+      const works = lane.buffer.next(now);
+      if (works.length === 0) continue;
       this.#take(lane);
-      this.#unbuffered(lane, count);
+      this.#unbuffered(lane, works.length);
       // The others have their turn before it.
       this.#active.delete(lane);
       this.#active.add(lane);
@@ -268,11 +263,9 @@ export class Lanes<W extends Work = Work> {
   /** Milliseconds until a batch that has a slot stops waiting for more work; undefined if none waits. */
   gatheringMs(now: number): number | undefined {
     if (this.#free <= 0) return undefined;
-    const left = [...this.#active].flatMap((lane) => {
-      const [first] = lane.buffer;
-      if (lane.batch === undefined || first === undefined || lane.running >= lane.concurrency) return [];
-      return Math.max(0, first.since + lane.batch.waitMs - now);
-    });
+    const left = [...this.#active].flatMap((lane) =>
+      lane.running >= lane.concurrency ? [] : (lane.buffer.gatheringMs(now) ?? []),
+    );
     return left.length === 0 ? undefined : Math.min(...left);
   }
 
@@ -292,7 +285,7 @@ export class Lanes<W extends Work = Work> {
    */
   reserve(name: string): boolean {
     const lane = this.#lanes.get(name);
-    if (lane === undefined || lane.buffer.length > 0 || lane.batch !== undefined) return false;
+    if (lane === undefined || lane.buffer.length > 0 || lane.buffer.batch !== undefined) return false;
     if (this.#free <= 0 || lane.running >= lane.concurrency) return false;
     this.#take(lane);
     return true;
@@ -329,15 +322,13 @@ export class Lanes<W extends Work = Work> {
   /** Removes work from its buffer. Returns false if it is no longer there, because it has started. */
   take(work: W): boolean {
     const lane = this.#lanes.get(work.name);
-    const at = lane?.buffer.findIndex((other) => other.work.id === work.id) ?? -1;
-    if (lane === undefined || at < 0) return false;
-    lane.buffer.splice(at, 1);
+    if (lane === undefined || lane.buffer.remove(({ id }) => id === work.id).length === 0) return false;
     this.#unbuffered(lane, 1);
     return true;
   }
 
   waiting(): readonly W[] {
-    return [...this.#active].flatMap((lane) => lane.buffer.map(({ work }) => work));
+    return [...this.#active].flatMap((lane) => lane.buffer.works);
   }
 
   /** Empties all buffers, or that of one name, and returns the work. */
@@ -354,7 +345,7 @@ export class Lanes<W extends Work = Work> {
 
   #drain(lanes: readonly Lane<W>[]): readonly W[] {
     return lanes.flatMap((lane) => {
-      const drained = lane.buffer.splice(0).map(({ work }) => work);
+      const drained = lane.buffer.remove(() => true);
       this.#unbuffered(lane, drained.length);
       return drained;
     });
@@ -373,38 +364,63 @@ const aheadOf = (lane: Lane<Work>, most: number = lane.concurrency): number =>
 const freeIn = (lane: Lane<Work>, free: number): number =>
   Math.max(0, Math.min(lane.concurrency - lane.running, free));
 
+const isByKey = ({ buffer }: Lane<Work>): boolean => buffer.batch?.byKey === true;
+
 /** How much work of a name one slot runs: a batch, which is smaller if its work is large. */
-const perSlot = (lane: Lane<Work>): number =>
-  lane.batch === undefined ? 1 : lane.prefetch.within(lane.batch.size);
+const perSlot = ({ buffer, prefetch }: Lane<Work>): number =>
+  buffer.batch === undefined ? 1 : prefetch.within(buffer.batch.size);
 
 /** How much work fills the free slots. Batches beyond the first share the limit of what may be held in memory. */
 function fill(lane: Lane<Work>, free: number): number {
   const slots = freeIn(lane, free);
-  if (lane.batch === undefined || slots === 0) return slots;
-  return Math.max(perSlot(lane), slots, lane.prefetch.within(slots * lane.batch.size));
+  const { batch } = lane.buffer;
+  if (batch === undefined || slots === 0) return slots;
+  const most = isByKey(lane) ? gathered(lane, free, batch) : slots * batch.size;
+  return Math.max(perSlot(lane), slots, lane.prefetch.within(most));
 }
 
-const room = (lane: Lane<Work>, free: number): number =>
-  Math.max(0, fill(lane, free) + aheadOf(lane) - lane.buffer.length);
+/** How much work batches by key may hold, of which few may be full. */
+const gathered = (lane: Lane<Work>, free: number, { size }: Batching): number =>
+  Math.min(callsToFill(lane, free) * size, Math.max(MOST_AHEAD, freeIn(lane, free) * size));
+
+function room(lane: Lane<Work>, free: number): number {
+  if (isByKey(lane) && callsLeft(lane, free) <= 0) return 0;
+  return Math.max(0, fill(lane, free) + aheadOf(lane) - lane.buffer.length);
+}
 
 /** True if a claim is worthwhile: a slot would stay empty, or at least half of the prefetched work is used up. */
 function wants(lane: Lane<Work>, free: number): boolean {
   if (lane.isBarred || room(lane, free) === 0) return false;
+  if (isByKey(lane)) return wantsCalls(lane, free);
   if (lane.buffer.length < fill(lane, free)) return true;
   return lane.buffer.length <= aheadOf(lane) / 2;
 }
 
-/** How much buffered work one slot may start now: nothing while a batch that is not full waits for more. */
-function startable({ batch, buffer }: Lane<Work>, now: number): number {
-  const [first] = buffer;
-  if (first === undefined) return 0;
-  if (batch === undefined) return 1;
-  let count = 1;
-  let bytes = first.work.bytes ?? 0;
-  for (const { work } of buffer.slice(1, batch.size)) {
-    bytes += work.bytes ?? 0;
-    if (bytes > MOST_BYTES_AHEAD) return count;
-    count += 1;
-  }
-  return count === batch.size || now - first.since >= batch.waitMs ? count : 0;
+/**
+ * How many calls by key the work of a lane may be for, since the keys of a claim are not known before. Those for the
+ * free slots; while calls wait for more work, as many as the slots make until then, and at least twice as many as there
+ * are slots, so that a key that gathers already can be claimed again.
+ */
+function callsToFill(lane: Lane<Work>, free: number): number {
+  const slots = freeIn(lane, free);
+  const waitMs = lane.buffer.batch?.waitMs ?? 0;
+  if (slots === 0 || waitMs === 0) return slots;
+  return Math.max(2 * lane.concurrency, lane.prefetch.callsWithin(lane.concurrency, waitMs + HORIZON_MS));
+}
+
+/** How many calls by key are worth prefetching for. */
+const callsAhead = (lane: Lane<Work>): number =>
+  lane.mayTakeAhead ? lane.prefetch.callsAhead(lane.concurrency) : 0;
+
+const callsLeft = (lane: Lane<Work>, free: number): number =>
+  callsToFill(lane, free) + callsAhead(lane) - lane.buffer.calls;
+
+const wantsCalls = (lane: Lane<Work>, free: number): boolean =>
+  lane.buffer.calls < callsToFill(lane, free) || lane.buffer.calls <= callsAhead(lane) / 2;
+
+/** What a claim for calls by key may take: much of each of a few keys. */
+function turnsOf(lane: Lane<Work>, free: number): { readonly turns?: KeyTurns } {
+  if (!isByKey(lane)) return {};
+  const most = Math.min(room(lane, free), callsLeft(lane, free));
+  return { turns: { each: perSlot(lane), most } };
 }

@@ -39,10 +39,24 @@ export class Prefetch {
    * the work of one run: a second batch may wait beside the one that runs, whatever its size.
    */
   ahead(concurrency: number, each = 1): number {
-    const average = this.#averageMs;
-    if (average === undefined || average > SHORT_MS) return 0;
-    const inTime = Math.ceil((concurrency * HORIZON_MS) / Math.max(average, 0.1)) * each;
+    if (!this.#isShort) return 0;
+    const inTime = this.callsWithin(concurrency, HORIZON_MS) * each;
     return Math.min(Math.max(MOST_AHEAD, each), inTime, this.#mostByBytes);
+  }
+
+  /** How many calls are worth prefetching work for, whatever the size of each. */
+  callsAhead(concurrency: number): number {
+    return this.#isShort ? Math.min(MOST_AHEAD, this.callsWithin(concurrency, HORIZON_MS)) : 0;
+  }
+
+  /** How many calls so many slots make in this time; without end until the first run has ended. */
+  callsWithin(concurrency: number, limitMs: number): number {
+    if (this.#averageMs === undefined) return Infinity;
+    return Math.ceil((concurrency * limitMs) / Math.max(this.#averageMs, 0.1));
+  }
+
+  get #isShort(): boolean {
+    return this.#averageMs !== undefined && this.#averageMs <= SHORT_MS;
   }
 
   get #mostByBytes(): number {

@@ -49,10 +49,16 @@ class JobMember {
 export class BatchRun {
   readonly #jobs: readonly JobMember[];
   readonly #control: BatchControl;
+  readonly #isByKey: boolean;
 
-  constructor(members: readonly BatchMember<JobRecord>[], control: BatchControl, host: JobCallsHost) {
+  constructor(
+    members: readonly BatchMember<JobRecord>[],
+    { control, isByKey }: { readonly control: BatchControl; readonly isByKey: boolean },
+    host: JobCallsHost,
+  ) {
     this.#jobs = members.map((member) => new JobMember(member, host));
     this.#control = control;
+    this.#isByKey = isByKey;
   }
 
   /** Jobs whose payload does not fit the schema, or whose lease is lost, fail alone: the handler does not see them. */
@@ -82,7 +88,9 @@ export class BatchRun {
 
   #context(): BatchContext {
     const control = this.#control;
+    const [first] = this.#jobs;
     return {
+      ...(this.#isByKey ? { limitKey: first?.member.work.limitKey ?? '' } : {}),
       get signal() {
         return control.signal;
       },

@@ -34,7 +34,7 @@ export class JobCalls {
 
   /** The part of a context that only tells about the job, or takes notes. */
   facts(data: unknown): JobFacts {
-    const { id, name, failCount, uniqueKey, scheduledFor } = this.#job;
+    const { id, name, failCount, uniqueKey, scheduledFor, limitKey = '' } = this.#job;
     const attempt = this.#attempt;
     return {
       id,
@@ -42,6 +42,7 @@ export class JobCalls {
       data,
       failCount,
       attempt: failCount + 1,
+      limitKey,
       get signal() {
         return attempt.signal;
       },

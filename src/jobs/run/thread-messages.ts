@@ -5,7 +5,7 @@ import type { JobFacts } from '../context.js';
 /** What a thread is told of a job. */
 export type ThreadJob = Pick<
   JobFacts,
-  'id' | 'name' | 'data' | 'attempt' | 'failCount' | 'uniqueKey' | 'scheduledFor'
+  'id' | 'name' | 'data' | 'attempt' | 'failCount' | 'uniqueKey' | 'scheduledFor' | 'limitKey'
 >;
 
 /** What a thread is asked: to run a job, or to check that its module has a handler. */

@@ -133,13 +133,23 @@ class ThreadPool {
   }
 }
 
-function told({ id, name, data, attempt, failCount, uniqueKey, scheduledFor }: JobContext): ThreadJob {
+function told({
+  id,
+  name,
+  data,
+  attempt,
+  failCount,
+  uniqueKey,
+  scheduledFor,
+  limitKey,
+}: JobContext): ThreadJob {
   return {
     id,
     name,
     data,
     attempt,
     failCount,
+    limitKey,
     ...(uniqueKey === undefined ? {} : { uniqueKey }),
     ...(scheduledFor === undefined ? {} : { scheduledFor }),
   };

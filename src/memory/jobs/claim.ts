@@ -41,22 +41,22 @@ export async function peek(table: Table, names: readonly string[]): Promise<DueS
 
 export async function claim(table: Table, request: ClaimRequest): Promise<ClaimAnswer> {
   const now = table.now();
-  const heads = new Map<string, readonly Row[]>();
+  const heads = new Map<string, KeyedPlan>();
   const heldUp = new Map<string, Date | null>();
   for (const [name, limit] of request.limits) {
     if (isPausedIn(table.context.paused, name)) continue;
     if (limit.notAfter !== undefined && limit.notAfter < now) continue;
     const plan = offered(table, name, limit, now);
-    heads.set(name, plan.rows);
+    heads.set(name, plan);
     if (plan.heldUp !== undefined) heldUp.set(name, plan.heldUp);
   }
   const offers = [...heads].map(
-    ([name, due]) => [name, Math.min(due.length, request.limits.get(name)?.max ?? 0)] as const,
+    ([name, { rows }]) => [name, Math.min(rows.length, request.limits.get(name)?.max ?? 0)] as const,
   );
   const shares = fairShare(new Map(offers), request.total);
-  const taken = [...heads].flatMap(([name, due]) => due.slice(0, shares.get(name) ?? 0));
+  const taken = [...heads].flatMap(([name, { rows }]) => rows.slice(0, shares.get(name) ?? 0));
   for (const row of taken) take(table, row, request, now);
-  const more = [...heads].some(([name, due]) => due.length > (shares.get(name) ?? 0));
+  const more = [...heads].some(([name, { rows, isMore }]) => isMore || rows.length > (shares.get(name) ?? 0));
   return {
     jobs: taken.map(toRecord),
     asked: taken.length,
@@ -66,16 +66,17 @@ export async function claim(table: Table, request: ClaimRequest): Promise<ClaimA
   };
 }
 
-/** What may be taken of a name, in order: all that is due, or what its keys allow and one more. */
-function offered(table: Table, name: string, { max, keys: rule }: NameLimit, now: Date): KeyedPlan {
+/** What may be taken of a name, in order: all that is due, or what its keys allow. */
+function offered(table: Table, name: string, { max, keys: rule, turns }: NameLimit, now: Date): KeyedPlan {
   const isDue = (row: Row): boolean =>
     row.nextRunAt <= now && !isLate(row, now.getTime()) && table.context.admission.admits(row.id);
-  if (rule === undefined) return { rows: [...(table.pending.get(name) ?? [])].filter(isDue).sort(byTurn) };
+  if (rule === undefined)
+    return { rows: [...(table.pending.get(name) ?? [])].filter(isDue).sort(byTurn), isMore: false };
   table.keyed.add(name);
   const states = [...(table.keys.get(name)?.values() ?? [])];
   for (const state of states)
     if (isIdle(state) && !isCounting(state, rule, now.getTime())) table.forgetKey(name, state.key);
-  return planKeyed(states, rule, { most: max + 1, now: now.getTime(), isDue });
+  return planKeyed(states, rule, { max, now: now.getTime(), isDue, turns });
 }
 
 function take(table: Table, row: Row, request: ClaimRequest, now: Date): void {

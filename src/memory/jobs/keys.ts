@@ -1,6 +1,6 @@
 import { NEVER } from '../../core/records/job.js';
 import { grantStarts, NO_STARTS, startsInWindow, type RateState } from '../../time/rate.js';
-import type { KeyRule, KeyUse } from '../../store/port.js';
+import type { KeyRule, KeyTurns, KeyUse } from '../../store/port.js';
 import { byTurn, type Row } from './records.js';
 
 /** The jobs of one key of one name, and what its limits remember. */
@@ -24,6 +24,8 @@ export const newKey = (key: string): KeyState => ({
 /** What a claim may take of a name, in turn. */
 export interface KeyedPlan {
   readonly rows: readonly Row[];
+  /** More could run, of these keys or of others. */
+  readonly isMore: boolean;
   /** Present if keys hold up due work: when the first of it can run by itself, or null. */
   readonly heldUp?: Date | null;
 }
@@ -65,16 +67,17 @@ function queueOf(
   return head === undefined || isDue(head) ? { queue: queue.filter(isDue) } : { queue: [], holds: head };
 }
 
-/** Plans up to `most` starts of a name, one per turn of a key; writes nothing. */
-export function planKeyed(
-  keys: Iterable<KeyState>,
-  rule: KeyRule,
-  {
-    most,
-    now,
-    isDue,
-  }: { readonly most: number; readonly now: number; readonly isDue: (row: Row) => boolean },
-): KeyedPlan {
+export interface KeyedRequest {
+  readonly max: number;
+  readonly now: number;
+  readonly isDue: (row: Row) => boolean;
+  /** Absent: one start per turn, and as many turns as it takes. */
+  readonly turns?: KeyTurns | undefined;
+}
+
+/** Plans up to `max` starts of a name, by turns of its keys; writes nothing. */
+export function planKeyed(keys: Iterable<KeyState>, rule: KeyRule, request: KeyedRequest): KeyedPlan {
+  const { now, isDue } = request;
   const waits: (number | null)[] = [];
   const ready: Candidate[] = [];
   for (const state of keys) {
@@ -90,10 +93,10 @@ export function planKeyed(
     if (freeAt === null || freeAt > now) waits.push(freeAt);
     else ready.push(candidate);
   }
-  const rows = turns(ready, rule, most, now, waits);
+  const planned = takeTurns(ready, rule, request, waits);
   const times = waits.filter((at) => at !== null);
-  if (waits.length === 0) return { rows };
-  return { rows, heldUp: times.length === 0 ? null : new Date(Math.min(...times)) };
+  if (waits.length === 0) return planned;
+  return { ...planned, heldUp: times.length === 0 ? null : new Date(Math.min(...times)) };
 }
 
 /** When the key may start another: null if only after an end, 0 if at once. */
@@ -104,31 +107,41 @@ function blockedUntil({ running, rate }: Candidate, rule: KeyRule, now: number):
   return granted === 1 ? 0 : freeAt;
 }
 
-function turns(
+function takeTurns(
   ready: Candidate[],
   rule: KeyRule,
-  most: number,
-  now: number,
+  { max, now, turns: { each, most } = { each: 1, most: Infinity } }: KeyedRequest,
   waits: (number | null)[],
-): Row[] {
+): { readonly rows: readonly Row[]; readonly isMore: boolean } {
   const rows: Row[] = [];
-  let round = ready.sort((a, b) => a.readyAt - b.readyAt || a.turn - b.turn);
-  while (round.length > 0 && rows.length < most) {
-    const next: Candidate[] = [];
-    for (const candidate of round) {
-      if (rows.length === most) return rows;
-      rows.push(candidate.queue.shift() as Row);
-      candidate.running += 1;
-      if (rule.rate !== undefined)
-        candidate.rate = grantStarts(candidate.rate, rule.rate, { wanted: 1, now, withinMs: 0 }).state;
-      if (candidate.queue.length === 0) continue;
-      const freeAt = blockedUntil(candidate, rule, now);
-      if (freeAt === 0) next.push(candidate);
-      else waits.push(freeAt);
-    }
-    round = next;
+  const queue = ready.sort((a, b) => a.readyAt - b.readyAt || a.turn - b.turn);
+  for (let left = most; left > 0 && rows.length < max; left -= 1) {
+    const candidate = queue.shift();
+    if (candidate === undefined) break;
+    const freeAt = takeTurn(candidate, rule, { most: Math.min(each, max - rows.length), now, rows });
+    if (freeAt === 0) queue.push(candidate);
+    else if (freeAt !== undefined) waits.push(freeAt);
   }
-  return rows;
+  return { rows, isMore: queue.length > 0 };
+}
+
+/** Adds up to `most` starts of a key. Returns as `blockedUntil`, or undefined if nothing of it is left. */
+function takeTurn(
+  candidate: Candidate,
+  rule: KeyRule,
+  { most, now, rows }: { readonly most: number; readonly now: number; readonly rows: Row[] },
+): number | null | undefined {
+  let freeAt: number | null = 0;
+  for (let left = most; left > 0 && freeAt === 0; left -= 1) {
+    const row = candidate.queue.shift();
+    if (row === undefined) return undefined;
+    rows.push(row);
+    candidate.running += 1;
+    if (rule.rate !== undefined)
+      candidate.rate = grantStarts(candidate.rate, rule.rate, { wanted: 1, now, withinMs: 0 }).state;
+    freeAt = blockedUntil(candidate, rule, now);
+  }
+  return candidate.queue.length === 0 ? undefined : freeAt;
 }
 
 /** Counts a start of a key: its rate is used, and the others have their turn before it. */

@@ -65,14 +65,15 @@ export async function claimByKeys(
 ): Promise<ClaimedByKeys> {
   const wanted = keyed
     .filter(([name]) => isStorable(name))
-    .map(([name, { max, notAfter, keys = {} }]) => {
+    .map(([name, { max, notAfter, keys = {}, turns }]) => {
       const rule = storedRule(keys);
       const by = createHash('sha256').update(JSON.stringify(rule)).digest('hex').slice(0, RULE_DIGITS);
       return {
         name,
         most: max,
         by_rule: by,
-        rule,
+        // How much a claim takes of a key is no part of the rule by which keys are looked at.
+        rule: turns === undefined ? rule : { ...rule, turns },
         ...(notAfter === undefined ? {} : { until: timeText(notAfter) }),
       };
     });

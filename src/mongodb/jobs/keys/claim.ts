@@ -77,7 +77,7 @@ export async function claimKeyed(
 ): Promise<KeyedAnswer> {
   const rule = limit.keys ?? {};
   const each = readEach(turns, name, limit, mostOf(rule));
-  const keys = windowOf(limit) + 1;
+  const keys = windowOf({ ...limit, max: mostKeys(limit) }) + 1;
   let read = await readKeys(mongo, name, rule, { keys, each });
   const { cluster } = read;
   const now = cluster.now.getTime();
@@ -109,10 +109,13 @@ const nothing = (cluster: ClusterBrief): KeyedAnswer => ({
 });
 
 /** How many jobs of each key to read: one more than it may give, so that it is known whether more are due. */
-function readEach(turns: Turns, name: string, { max }: NameLimit, most: number): number {
-  const fair = Math.ceil(max / Math.max(1, turns.get(name) ?? 1));
-  return Math.min(most, fair) + 1;
+function readEach(offered: Turns, name: string, { max, turns }: NameLimit, most: number): number {
+  const fair = turns?.each ?? Math.ceil(max / Math.max(1, offered.get(name) ?? 1));
+  return Math.min(most, fair, max) + 1;
 }
+
+/** From how many keys a claim may take. */
+const mostKeys = ({ max, turns }: NameLimit): number => Math.min(max, turns?.most ?? max);
 
 /** Jobs of a producer that knows the name only count as those of the key ''. */
 async function adoptKeyless(mongo: Mongo, name: string, ids: readonly Key[]): Promise<void> {
@@ -135,7 +138,7 @@ function planOf(turn: Turn, offered: readonly OfferedKey[]): Plan {
   const able = offered.filter((key) => (offers.get(key) ?? 0) > 0);
   const own = new Set(sliceOf(able, { ...turn.limit, max: able.length }, ({ _id }) => hash(_id)));
   const byId = new Map([...own].map((key) => [key._id, offers.get(key) ?? 0]));
-  const shares = fairShare(byId, turn.limit.max);
+  const shares = sharesOf(turn.limit, byId);
   const wishes = offered.flatMap((key): Wish[] => {
     const take = shares.get(key._id) ?? 0;
     return take > 0 || offers.get(key) === 0 ? [{ key, take }] : [];
@@ -146,6 +149,21 @@ function planOf(turn: Turn, offered: readonly OfferedKey[]): Plan {
     return take === 0 || (after.isDue && !after.isFull && after.open.getTime() <= turn.now);
   });
   return { wishes, isMore };
+}
+
+/** How many jobs each key gives: its part of the whole, or what is due of it, from the first keys on. */
+function sharesOf(
+  { max, turns }: NameLimit,
+  offers: ReadonlyMap<string, number>,
+): ReadonlyMap<string, number> {
+  if (turns === undefined) return fairShare(offers, max);
+  const shares = new Map<string, number>();
+  let left = max;
+  for (const [key, offer] of [...offers].slice(0, turns.most)) {
+    shares.set(key, Math.min(offer, turns.each, left));
+    left -= shares.get(key) ?? 0;
+  }
+  return shares;
 }
 
 /** How many of the jobs that were read may start by the rule. */

@@ -61,6 +61,39 @@ export const keys: Chapter = chapter({ title: 'limits per key', needs: ['limits'
     expect(new Set(running.jobs.map(({ limitKey }) => limitKey)).size).toBe(4);
   }),
 
+  fact('takes much of each of a few keys if a claim has turns', async ({ opened }) => {
+    const store = await opened();
+    const jobs = (key: string, count: number, dueMs: number): NewJob[] =>
+      Array.from({ length: count }, (_none, n) => keyed(key, `${key}${String(n)}`, dueMs - n));
+    await store.jobs.insert([...jobs('a', 7, 3_000), ...jobs('b', 4, 2_000), ...jobs('c', 1, 1_000)]);
+    const turns = { each: 3, most: 2 };
+    const first = await claimBy(store, {}, 10, { turns });
+    expect(sorted(dataOf(first))).toEqual(['a0', 'a1', 'a2', 'b0', 'b1', 'b2']);
+    expect(first.more).toBe(true);
+    let left = 6;
+    while (left > 0) {
+      const answer = await claimBy(store, {}, 10, { turns });
+      const taken = new Set(answer.jobs.map(({ limitKey }) => limitKey));
+      expect(answer.jobs.length).toBeGreaterThan(0);
+      expect(answer.jobs.length).toBeLessThanOrEqual(6);
+      expect(taken.size).toBeLessThanOrEqual(2);
+      left -= answer.jobs.length;
+    }
+  }),
+
+  fact(
+    'takes no more in a turn than the limit of the key, or the claim, lets through',
+    async ({ opened }) => {
+      const store = await opened();
+      await store.jobs.insert(['a', 'b', 'c'].flatMap((key) => Array.from({ length: 6 }, () => keyed(key))));
+      const turns = { each: 5, most: 3 };
+      const limited = await claimBy(store, { concurrency: 2 }, 10, { turns });
+      expect(sorted(dataOf(limited))).toEqual(['a', 'a', 'b', 'b', 'c', 'c']);
+      await store.jobs.settle(limited.jobs.map((job) => done(job)));
+      expect((await claimBy(store, {}, 4, { turns })).jobs).toHaveLength(4);
+    },
+  ),
+
   fact('takes the first job of a key by priority, due time and id', async ({ opened }) => {
     const store = await opened();
     await store.jobs.insert([
