@@ -1,12 +1,28 @@
-import type pg from 'pg';
-import { expect, it } from 'vitest';
+import { randomUUID } from 'node:crypto';
+import pg from 'pg';
+import { afterAll, beforeAll, expect, inject, it } from 'vitest';
+import { postgres } from '../../src/postgres/index.js';
 import { namesIn } from '../../src/sql/schema/names.js';
 import { opened } from '../support/port.js';
-import { freshPostgres, freshSchema, rawPool } from '../support/stores.js';
+import { freshSchema } from '../support/stores.js';
 
-const pool = rawPool();
+// In a database of its own: a vacuum keeps dead rows that any transaction of a database may still see.
+const NAME = `test_keys_${randomUUID().replaceAll('-', '')}`;
+const url = inject('postgresUrl').replace(/postgres$/u, NAME);
+const pool = new pg.Pool({ connectionString: url, max: 4 });
 /** Only for claims: what else a connection did would count, too. */
-const claimers = rawPool();
+const claimers = new pg.Pool({ connectionString: url, max: 4 });
+
+const ask = async (text: string): Promise<void> => {
+  const client = new pg.Client({ connectionString: inject('postgresUrl') });
+  await client.connect();
+  await client.query(text).finally(() => client.end());
+};
+beforeAll(() => ask(`create database ${NAME}`));
+afterAll(async () => {
+  await Promise.all([pool.end(), claimers.end()]);
+  await ask(`drop database ${NAME} with (force)`);
+});
 const KEYS = 10_000;
 const BACKLOG = 100_000;
 
@@ -63,7 +79,7 @@ async function claim(schema: string, most: number): Promise<Cost & { more: boole
 
 it('a claim among 10,000 keys at their limit and 100,000 jobs behind them reads only what it takes', async () => {
   const schema = freshSchema();
-  await opened(freshPostgres({ schema }));
+  await opened(postgres({ url, schema }));
   const { jobs, table } = namesIn(schema);
   const fill = (key: string, columns: string, values: string, count: number): Promise<unknown> =>
     pool.query(`insert into ${jobs} (name, limit_key, ${columns})
