@@ -61,7 +61,7 @@ describe('keys after a crash between two writes on MongoDB', () => {
     const unclaimed = { status: 'pending', leaseToken: null, claimedBy: null };
     await db.collection('tidemill_jobs').updateMany({ status: 'processing' }, { $set: unclaimed });
     expect(await claimBy(other, ONE)).toEqual([]);
-    await other.limits.repairKeys?.('work', ONE);
+    await other.limits.repairKeys?.({ kind: 'job', name: 'work' }, ONE);
     // It may still be on its way: the end of its permit has not passed for long.
     expect(await claimBy(other, ONE)).toEqual([]);
     await db
@@ -86,7 +86,7 @@ describe('keys after a crash between two writes on MongoDB', () => {
       .collection('_tidemill_globals')
       .updateMany({ kind: 'key' }, { $set: { 'permits.0.until': LONG_AGO, check: null, at: null } });
     expect(await claimBy(other, ONE)).toEqual([]);
-    await other.limits.repairKeys?.('work', ONE);
+    await other.limits.repairKeys?.({ kind: 'job', name: 'work' }, ONE);
     expect(await claimBy(other, ONE)).toHaveLength(1);
     await close();
   });
@@ -99,7 +99,7 @@ describe('keys after a crash between two writes on MongoDB', () => {
     await db
       .collection('_tidemill_globals')
       .updateMany({ kind: 'key' }, { $set: { 'permits.0.until': LONG_AGO, check: LONG_AGO, at: LONG_AGO } });
-    await other.limits.repairKeys?.('work', ONE);
+    await other.limits.repairKeys?.({ kind: 'job', name: 'work' }, ONE);
     for (let round = 0; round < 3; round += 1) expect(await claimBy(other, ONE)).toEqual([]);
     // A settlement that is repeated after a lost answer frees nothing of the next attempt.
     await one.jobs.settle(running.map((job) => done(job)));
@@ -116,7 +116,7 @@ describe('keys after a crash between two writes on MongoDB', () => {
     const [first] = (await one.jobs.claim(aClaim(anInstance(), { max: 1 }))).jobs;
     await db.collection('_tidemill_globals').deleteMany({ kind: 'key' });
     expect(await claimBy(one, ONE)).toEqual([]);
-    expect(await one.limits.repairKeys?.('work', ONE)).toBeGreaterThan(0);
+    expect(await one.limits.repairKeys?.({ kind: 'job', name: 'work' }, ONE)).toBeGreaterThan(0);
     const keys = (await claimBy(one, ONE)).map(({ limitKey }) => limitKey);
     expect([...keys, first?.limitKey].sort()).toEqual(['a', 'b']);
     await close();
@@ -271,7 +271,7 @@ describe('keys of jobs that run without permits on MongoDB', () => {
     await store.jobs.insert([keyed('a', 1)]);
     const running = await claimBy(store, {});
     expect(await claimBy(other, {})).toEqual([]);
-    await other.limits.repairKeys?.('work', {});
+    await other.limits.repairKeys?.({ kind: 'job', name: 'work' }, {});
     expect(await db.collection('_tidemill_globals').countDocuments({ kind: 'key' })).toBe(0);
     const again = { status: 'pending', set: { nextRunAt: LONG_AGO, failCount: 1 } } as const;
     await store.jobs.settle(running.map((job) => done(job, again)));

@@ -9,8 +9,8 @@ import {
   type Instance,
   type NameLimit,
 } from '../../store/port.js';
-import { countStart, isCounting, isIdle, planKeyed, type KeyedPlan } from './keys.js';
-import { assign, byTurn, claimFields, toRecord, type Row } from './records.js';
+import { countStart, isCounting, isIdle, planKeyed, type KeyedPlan } from '../limits/keys.js';
+import { assign, byTurn, claimFields, KEYED_JOBS, toRecord, type Row } from './records.js';
 import type { Table } from './table.js';
 
 export async function peek(table: Table, names: readonly string[]): Promise<DueSummary> {
@@ -67,7 +67,7 @@ export async function claim(table: Table, request: ClaimRequest): Promise<ClaimA
 }
 
 /** What may be taken of a name, in order: all that is due, or what its keys allow and one more. */
-function offered(table: Table, name: string, { max, keys: rule }: NameLimit, now: Date): KeyedPlan {
+function offered(table: Table, name: string, { max, keys: rule }: NameLimit, now: Date): KeyedPlan<Row> {
   const isDue = (row: Row): boolean =>
     row.nextRunAt <= now && !isLate(row, now.getTime()) && table.context.admission.admits(row.id);
   if (rule === undefined) return { rows: [...(table.pending.get(name) ?? [])].filter(isDue).sort(byTurn) };
@@ -75,7 +75,7 @@ function offered(table: Table, name: string, { max, keys: rule }: NameLimit, now
   const states = [...(table.keys.get(name)?.values() ?? [])];
   for (const state of states)
     if (isIdle(state) && !isCounting(state, rule, now.getTime())) table.forgetKey(name, state.key);
-  return planKeyed(states, rule, { most: max + 1, now: now.getTime(), isDue });
+  return planKeyed(KEYED_JOBS, states, rule, { most: max + 1, now: now.getTime(), isDue });
 }
 
 function take(table: Table, row: Row, request: ClaimRequest, now: Date): void {

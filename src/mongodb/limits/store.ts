@@ -130,8 +130,8 @@ export function limitStore(mongo: () => Mongo): LimitStore {
       await freed([scope]);
       return true;
     },
-    keys: (name, rule, which) => run('read keys', () => keyUses(mongo(), name, rule, which)),
-    repairKeys: (name, rule) => run('repair keys', () => repairKeys(mongo(), name, rule)),
+    keys: ({ name }, rule, which) => run('read keys', () => keyUses(mongo(), name, rule, which)),
+    repairKeys: ({ name }, rule) => run('repair keys', () => repairKeys(mongo(), name, rule)),
   };
 }
 
