@@ -135,8 +135,7 @@ export class InstanceLimits {
     for (const [name, said] of shared.all) await say({ kind: 'shared', name }, said);
     for (const { scope, limits: said } of all) await say(scope, said);
     for (const { scope, limits: said } of all)
-      if (said?.perKey !== undefined && isKeyedScope(scope))
-        await limits.repairKeys?.(scope, said.perKey);
+      if (said?.perKey !== undefined && isKeyedScope(scope)) await limits.repairKeys?.(scope, said.perKey);
     await this.permits.refresh();
   }
 

@@ -2,8 +2,9 @@ import type { AbstractCursor, Collection, Db } from 'mongodb';
 import { describe, expect, it } from 'vitest';
 import { mongodb, type MongodbStore } from '../../src/mongodb/index.js';
 import { collectionOptions, type Mongo } from '../../src/mongodb/context.js';
-import { checkPermits, type SeenKey } from '../../src/mongodb/jobs/keys/permits.js';
-import { repairKeys } from '../../src/mongodb/jobs/keys/repair.js';
+import { checkPermits, type SeenKey } from '../../src/mongodb/limits/keys/permits.js';
+import { keyedJobs } from '../../src/mongodb/jobs/keyed.js';
+import { repairKeys } from '../../src/mongodb/limits/keys/repair.js';
 import { memory } from '../../src/memory/index.js';
 import { orderOf } from '../../src/core/records/limit-order.js';
 import type { JobRecord } from '../../src/core/records/job.js';
@@ -182,7 +183,7 @@ describe('keys of jobs that end or start during a repair on MongoDB', () => {
       afterKeys: async () => (running = await claimBy(store, ONE)),
       afterJobs: () => store.jobs.settle(running.map((job) => done(job))),
     });
-    await repairKeys(mongo, 'work', ONE);
+    await repairKeys(mongo, keyedJobs(mongo, 'work'), ONE);
     expect(running).toHaveLength(1);
     expect(await permitsOf(db)).toEqual([]);
     expect(await claimBy(store, ONE)).toHaveLength(1);
@@ -196,7 +197,8 @@ describe('keys of jobs that end or start during a repair on MongoDB', () => {
     const running = await claimBy(store, {});
     await store.jobs.insert([keyed('a', 2)]);
     const afterJobs = (): Promise<unknown> => store.jobs.settle(running.map((job) => done(job)));
-    await repairKeys(mongoOf(db, { afterJobs }), 'work', ONE);
+    const mongo = mongoOf(db, { afterJobs });
+    await repairKeys(mongo, keyedJobs(mongo, 'work'), ONE);
     expect(await permitsOf(db)).toEqual([]);
     expect(await claimBy(store, ONE)).toHaveLength(1);
     await close();
@@ -208,7 +210,8 @@ describe('keys of jobs that end or start during a repair on MongoDB', () => {
     await store.jobs.insert([keyed('a', 1), keyed('a', 2)]);
     let running: readonly JobRecord[] = [];
     const afterKeys = async (): Promise<unknown> => (running = await claimBy(store, { concurrency: 2 }, 1));
-    await repairKeys(mongoOf(db, { afterKeys }), 'work', { concurrency: 2 });
+    const mongo = mongoOf(db, { afterKeys });
+    await repairKeys(mongo, keyedJobs(mongo, 'work'), { concurrency: 2 });
     expect(running).toHaveLength(1);
     expect(await permitsOf(db)).toHaveLength(1);
     expect(await claimBy(store, { concurrency: 2 })).toHaveLength(1);
@@ -228,7 +231,9 @@ describe('keys of jobs that end or start during a repair on MongoDB', () => {
     const full = await keys.findOne({ kind: 'key' });
     expect(full).toMatchObject({ full: true, check: expect.any(Date) as Date });
     // By the time of this read, the write of the first claim has ended for certain.
-    await checkPermits(mongoOf(db), [{ ...old, seen: new Date(Date.now() + 3_600_000) }]);
+    const mongo = mongoOf(db);
+    const seen = new Date(Date.now() + 3_600_000);
+    await checkPermits(mongo, keyedJobs(mongo, 'work'), [{ ...old, seen }]);
     expect(await keys.findOne({ kind: 'key' })).toEqual(full);
     await close();
   });

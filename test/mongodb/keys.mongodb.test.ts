@@ -1,12 +1,16 @@
 import { MongoClient } from 'mongodb';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { laterPipeline, offeredPipeline } from '../../src/mongodb/jobs/keys/read.js';
+import type { Mongo } from '../../src/mongodb/context.js';
+import { keyedJobs } from '../../src/mongodb/jobs/keyed.js';
+import { laterPipeline, offeredPipeline } from '../../src/mongodb/limits/keys/read.js';
 import { mongodb, type MongodbStore } from '../../src/mongodb/index.js';
 import type { ClaimAnswer, KeyRule } from '../../src/store/port.js';
 import { fillCollection } from '../support/fill-collection.js';
 import { aClaim, aJob, anInstance, done } from '../support/port.js';
 import { freshUri } from '../support/stores.js';
 
+/** The jobs of the name, as the statements see them. */
+const WORK = keyedJobs({ jobs: { collectionName: 'tidemill_jobs' } } as unknown as Mongo, 'work');
 const KEYS = 10_000;
 const JOBS = 100_000;
 const FREE = 10;
@@ -87,7 +91,7 @@ describe('10,000 keys of which all but ten are blocked, with 100,000 jobs, on Mo
   it.each(rules)(
     'a claim by %s examines neither blocked keys nor what waits behind them',
     async (_what, rule) => {
-      const pipeline = offeredPipeline('tidemill_jobs', 'work', rule, { keys: 11, each: 2 });
+      const pipeline = offeredPipeline(WORK, rule, { keys: 11, each: 2 });
       const plan = await client
         .db()
         .collection('_tidemill_globals')
@@ -103,7 +107,7 @@ describe('10,000 keys of which all but ten are blocked, with 100,000 jobs, on Mo
     const plan = await client
       .db()
       .collection('_tidemill_globals')
-      .aggregate(laterPipeline('tidemill_jobs', 'work', ids, new Date(0)))
+      .aggregate(laterPipeline(WORK, ids, new Date(0)))
       .explain('executionStats');
     expect(examined(plan)).toBeGreaterThan(FREE);
     expect(examined(plan)).toBeLessThan(50 * FREE);

@@ -104,7 +104,11 @@ export function planKeyed<R>(
 }
 
 /** When the key may start another: null if only after an end, 0 if at once. */
-function blockedUntil({ running, rate }: Pick<Candidate<unknown>, 'running' | 'rate'>, rule: KeyRule, now: number): number | null {
+function blockedUntil(
+  { running, rate }: Pick<Candidate<unknown>, 'running' | 'rate'>,
+  rule: KeyRule,
+  now: number,
+): number | null {
   if (running >= mostOf(rule)) return null;
   if (rule.rate === undefined) return 0;
   const { granted, freeAt } = grantStarts(rate, rule.rate, { wanted: 1, now, withinMs: 0 });
@@ -146,7 +150,8 @@ export function countStart(state: KeyState<unknown>, rule: KeyRule, now: number,
 }
 
 /** True if nothing of the key is left, so that it may be forgotten. */
-export const isIdle = ({ pending, running }: KeyState<unknown>): boolean => pending.size === 0 && running.size === 0;
+export const isIdle = ({ pending, running }: KeyState<unknown>): boolean =>
+  pending.size === 0 && running.size === 0;
 
 /** True if the key's rate still counts a start. */
 export const isCounting = ({ rate }: KeyState<unknown>, rule: KeyRule, now: number): boolean =>

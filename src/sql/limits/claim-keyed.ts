@@ -89,8 +89,14 @@ type Limits = ClaimRequest['limits'];
 
 /** How a store claims some of the names of a request. */
 export interface ClaimParts<W extends Work> {
-  readonly keyed: (limits: readonly (readonly [string, NameLimit])[], total: number) => Promise<ClaimAnswer<W>>;
-  readonly plain: (limits: readonly (readonly [string, NameLimit])[], total: number) => Promise<ClaimAnswer<W>>;
+  readonly keyed: (
+    limits: readonly (readonly [string, NameLimit])[],
+    total: number,
+  ) => Promise<ClaimAnswer<W>>;
+  readonly plain: (
+    limits: readonly (readonly [string, NameLimit])[],
+    total: number,
+  ) => Promise<ClaimAnswer<W>>;
   readonly inOrder: (a: W, b: W) => number;
 }
 

@@ -88,7 +88,9 @@ const headOf = ({ rows: table, ofName, due, id, runs }: KeyedTable): string => `
 
 function usesStatement(work: KeyedTable, chosen: string): string {
   const { rows: table, ofName, due, runs, keys, hasOrder } = work;
-  const dueOf = (level: string): string => `select from ${table} where ${WAITING} and (${ofName}) = c.id${level}
+  const dueOf = (
+    level: string,
+  ): string => `select from ${table} where ${WAITING} and (${ofName}) = c.id${level}
           and ${due} <= statement_timestamp() limit ${String(MOST_DUE)}`;
   return `
   select json_build_object('key', c.key, 'now', floor(extract(epoch from statement_timestamp()) * 1000),
@@ -140,7 +142,11 @@ function useOf({ key, now, running, due, since, starts, head }: UseRow, rule: Ke
 }
 
 /** Work that was stored without a key, such as by an older process, gets the empty one. */
-async function adopt({ driver }: Sql, { rows: table, name: column, due }: KeyedTable, name: string): Promise<number> {
+async function adopt(
+  { driver }: Sql,
+  { rows: table, name: column, due }: KeyedTable,
+  name: string,
+): Promise<number> {
   const text = `with adopted as (
       update ${table} set limit_key = '' where ctid = any(array(
         select ctid from ${table}

@@ -208,14 +208,21 @@ interface Claiming {
 
 type Limits = readonly (readonly [string, NameLimit])[];
 
-const tasksOf = ({ sources, plans, shapeOf }: Claiming, texts: readonly string[]): Promise<readonly TaskRecord[]> =>
+const tasksOf = (
+  { sources, plans, shapeOf }: Claiming,
+  texts: readonly string[],
+): Promise<readonly TaskRecord[]> =>
   withMatches(
     sources,
     plans,
     texts.map((text) => ({ ...toRecord(text, shapeOf), bytes: text.length })),
   );
 
-async function claimKeyed(claiming: Claiming, limits: Limits, total: number): Promise<ClaimAnswer<TaskRecord>> {
+async function claimKeyed(
+  claiming: Claiming,
+  limits: Limits,
+  total: number,
+): Promise<ClaimAnswer<TaskRecord>> {
   const { sql } = claiming.sources;
   const { cluster, names, texts } = await claimByKeys<TaskBriefRow>(sql, {
     work: keyedTasks(sql.names),
@@ -229,7 +236,11 @@ async function claimKeyed(claiming: Claiming, limits: Limits, total: number): Pr
   return { jobs, asked: jobs.length, more, ...heldUpOf(names), cluster: readBrief(cluster) };
 }
 
-async function claimPlain(claiming: Claiming, names: Limits, total: number): Promise<ClaimAnswer<TaskRecord>> {
+async function claimPlain(
+  claiming: Claiming,
+  names: Limits,
+  total: number,
+): Promise<ClaimAnswer<TaskRecord>> {
   const { sources, request } = claiming;
   const limits = names
     .map(([name, { max, notAfter }], turn) => ({

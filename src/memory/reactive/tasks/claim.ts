@@ -10,7 +10,14 @@ import {
   type KeyRule,
 } from '../../../store/port.js';
 import type { TaskPlan } from '../../../store/reactive.js';
-import { countStart, isCounting, isIdle, planKeyed, type KeyedPlan, type KeyState } from '../../limits/keys.js';
+import {
+  countStart,
+  isCounting,
+  isIdle,
+  planKeyed,
+  type KeyedPlan,
+  type KeyState,
+} from '../../limits/keys.js';
 import { cursorKey, isRunning, KEYED_TASKS, toRecord, type TaskRow } from './row.js';
 import type { TaskTable } from './table.js';
 

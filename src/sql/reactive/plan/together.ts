@@ -42,9 +42,7 @@ function matching(shape: Shape, plans: readonly TaskPlan[], args: Arguments): st
 /** A SQL expression: the key that the task `t.task` has by a snapshot; null for tasks without one. */
 function keysIn(plans: readonly TaskPlan[], snapshot: string, args: Arguments): string {
   const branches = plans.flatMap(({ task, limitKey }) =>
-    limitKey === undefined
-      ? []
-      : [`when ${args.add(task, 'text')} then ${keyAt(limitKey, snapshot, args)}`],
+    limitKey === undefined ? [] : [`when ${args.add(task, 'text')} then ${keyAt(limitKey, snapshot, args)}`],
   );
   return branches.length === 0 ? 'null::text' : `case t.task ${branches.join(' ')} end`;
 }

@@ -24,7 +24,11 @@ const limitsTable = ({ table }: Names): string => `
  * some of its work can help. `rule` identifies the limits by which it was looked at last, `held` says that they hold up
  * due work. Only claims write here, one at a time for each name.
  */
-export const keysTables = ({ keys, wakes, called }: Pick<KeyedTable, 'keys' | 'wakes' | 'called'>): readonly string[] => [
+export const keysTables = ({
+  keys,
+  wakes,
+  called,
+}: Pick<KeyedTable, 'keys' | 'wakes' | 'called'>): readonly string[] => [
   `create table ${keys} (
     name text collate "C" not null,
     key text collate "C" not null,

@@ -41,4 +41,7 @@ const noteTriggers = ({ rows, due, runs, hasOrder, call }: KeyedTable): readonly
   ];
 };
 
-export const keyTriggers = (work: KeyedTable): readonly string[] => [noteFunction(work), ...noteTriggers(work)];
+export const keyTriggers = (work: KeyedTable): readonly string[] => [
+  noteFunction(work),
+  ...noteTriggers(work),
+];
