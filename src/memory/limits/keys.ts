@@ -4,7 +4,7 @@ import { grantStarts, NO_STARTS, startsInWindow, type RateState } from '../../ti
 import type { KeyRule, KeyUse } from '../../store/port.js';
 
 /** What keys need to know of a job or a task. */
-export interface KeyedRow {
+interface KeyedRow {
   readonly id: string;
   readonly dueAt: Date;
   /** Its place in the order of its key; tasks have none. */

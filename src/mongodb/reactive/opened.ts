@@ -23,8 +23,8 @@ import { planTogether } from './plan/together.js';
 import { definedSources, plannerStore } from './registry.js';
 import { reprocess, retryMany } from './plan/reset.js';
 import type { Located } from './query/select.js';
-import { settle, settleIn, type SourceOf } from './settle.js';
-import { MongodbSources, nameOfSource } from './sources.js';
+import { settle, settleIn } from './settle.js';
+import { MongodbSources, nameOfSource, type SourceOf } from './sources.js';
 import * as walking from './plan/walk.js';
 
 /** Everything about reactive tasks that a process which only enqueues does without. */

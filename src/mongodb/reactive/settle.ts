@@ -11,10 +11,7 @@ import { RUNNING } from './claim.js';
 import { textOf, type TaskKey } from './document.js';
 import { settledUnder } from './hold.js';
 import { freeAfterCommit, freeSettled } from './keyed.js';
-import type { MongodbSources } from './sources.js';
-
-/** Returns the source of a task, whose collection of tasks holds it. */
-export type SourceOf = (task: string) => Source;
+import type { MongodbSources, SourceOf } from './sources.js';
 
 const DIRTY = { $eq: ['$status', 'processing_dirty'] };
 /**

@@ -98,7 +98,7 @@ class Port {
 }
 
 const things = (keys: string, from = 1): Thing[] =>
-  [...keys].map((status, at) => ({ _id: from + at, status, n: 0 }));
+  Array.from(keys, (status, at) => ({ _id: from + at, status, n: 0 }));
 const keysOf = ({ jobs }: ClaimAnswer<TaskRecord>): string =>
   jobs
     .map(({ limitKey }) => limitKey)
@@ -268,7 +268,7 @@ eachDatabase('keys of reactive tasks', (aDatabase) => {
       Object.fromEntries(
         (await port.database.tasks()).map((task) => [
           task['task'],
-          task['limitKey'] ?? task['limit_key'] ?? null,
+          (task['limitKey'] ?? task['limit_key'] ?? null) as unknown,
         ]),
       );
     await together();

@@ -343,7 +343,7 @@ eachPlanner('limits of reactive tasks', (aDatabase) => {
     await mill.reactiveTask({
       ...AT_ONCE,
       limits: { perKey: { key: 'status', concurrency: 1 } },
-      handler: () => opened.open,
+      handler: () => opened.promise,
     });
     await mill.start();
     await docs.insertMany(things(3).map((thing) => ({ ...thing, status: 'acme' })));
@@ -363,7 +363,7 @@ eachPlanner('limits of reactive tasks', (aDatabase) => {
     expect((await mill.limits.get(target))?.limits.perKey).toMatchObject({ concurrency: 1 });
     await mill.limits.set(target, { perKey: { concurrency: 2 } });
     await until('two run', async () => (await pending()).length === 1);
-    opened.resolve();
+    opened.open();
     await until(
       'all have run',
       async () => (await mill.tasks.count({ task: 't', status: 'completed' })) === 3,

@@ -21,7 +21,7 @@ export const running: string = `k.status in ${RUNNING}`;
 /** The task was planned for a row of another table with the same key: nothing that it has of that row counts. */
 const moved = `(coalesce(k.source, (select h.origin from home h where h.task = k.task), excluded.source) <> excluded.source)`;
 const changed = `(k.last_observed_values is distinct from excluded.last_observed_values or ${moved})`;
-export const triggered: string = `(not k.matched or ${changed})`;
+const triggered: string = `(not k.matched or ${changed})`;
 const whenTriggered = (column: string, value: string): string =>
   `${column} = case when ${triggered} then ${value} else k.${column} end`;
 
