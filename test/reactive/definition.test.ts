@@ -144,7 +144,7 @@ describe('reactiveTask: bad definitions', () => {
     [
       'null as limits per key',
       withOption({ limits: { perKey: null } }),
-      /perKey must be an object, got null/u,
+      /limits\.perKey: options must be an object, got null/u,
     ],
     [
       'an order of keys',
