@@ -267,7 +267,7 @@ eachDatabase('keys of reactive tasks', (aDatabase) => {
     const keys = async (): Promise<Record<string, unknown>> =>
       Object.fromEntries(
         (await port.database.tasks()).map((task) => [
-          task['task'],
+          String(task['task']),
           (task['limitKey'] ?? task['limit_key'] ?? null) as unknown,
         ]),
       );
