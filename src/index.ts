@@ -52,6 +52,8 @@ export type {
   PerKeyOptions,
   RateOptions,
   SharedLimitOptions,
+  TaskLimits,
+  TaskPerKeyOptions,
   WorkLimits,
 } from './engine/limits/options.js';
 export type { KeysOptions, LimitChanges, Limits, LimitState, LimitTarget } from './mill/limits.js';

@@ -253,11 +253,23 @@ const reactive: Chapter = {
       guide: 'reactive-tasks.md#batches',
     },
     {
-      title: 'Limits of a task or schedule',
+      title: 'Limits of a reactive task',
+      call: 'limits',
+      place: 'src/engine/limits/options.ts#TaskLimits',
+      guide: 'flow-control.md#reactive-tasks-and-document-schedules',
+    },
+    {
+      title: 'Limits per key of a reactive task',
+      call: 'limits: { perKey }',
+      place: 'src/engine/limits/options.ts#TaskPerKeyOptions',
+      guide: 'flow-control.md#keys-of-reactive-tasks',
+    },
+    {
+      title: 'Limits of a document schedule',
       call: 'limits',
       place: 'src/engine/limits/options.ts#WorkLimits',
-      guide: 'flow-control.md',
-      note: 'Of reactive tasks and of [document schedules](#documents).',
+      guide: 'flow-control.md#reactive-tasks-and-document-schedules',
+      note: 'Of [document schedules](#documents).',
     },
     {
       title: 'Cleanup policy',

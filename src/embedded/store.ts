@@ -44,7 +44,7 @@ function opened(driver: Driver, alone: boolean): Opened {
     // PGlite has no autovacuum worker, whatever its settings say.
     tidy: async ({ jobs, instances, metricCounts, metricShares, metricMinutes, table }) => {
       const measures = [metricCounts, metricShares, metricMinutes];
-      const limits = ['limits', 'job_keys', 'key_wakes'].map(table);
+      const limits = ['limits', 'job_keys', 'key_wakes', 'task_keys', 'task_key_wakes'].map(table);
       for (const name of [jobs, instances, table('tasks'), table('changes'), ...limits, ...measures])
         await driver.query(`vacuum ${name}`);
     },

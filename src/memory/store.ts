@@ -100,7 +100,8 @@ export class MemoryStore implements Store<MemoryTransaction> {
     const limits = parts.add(async () => {
       const { memoryLimits } = await import('./limits/store.js');
       const freed = (scopes: readonly ScopeRef[]): void => this.#tell((listener) => listener.freed(scopes));
-      return memoryLimits({ clock: this.clock, table, freed });
+      const taskKeys: MemoryReactive['keyUses'] = (...asked) => this.reactive.keyUses(...asked);
+      return memoryLimits({ clock: this.clock, table, taskKeys, freed });
     });
     this.limits = deferred(limits, LIMIT_METHODS);
     const reactive: MemoryReactiveOptions = {

@@ -1,7 +1,7 @@
 import { show } from '../core/options.js';
 import { shellArgument } from '../core/text/shell.js';
 import { fine, skipped, warning, type Verdict } from '../store/inspect.js';
-import type { Store } from '../store/port.js';
+import { isKeyedScope, type Store } from '../store/port.js';
 import { limitsText, limitTitle } from './limit-words.js';
 import { limitStates, type LimitState } from './limits.js';
 
@@ -57,10 +57,18 @@ async function judgeKeys(
   { kind, name, limits }: LimitState,
 ): Promise<readonly Verdict[]> {
   const { perKey } = limits;
-  if (store === undefined || kind !== 'job' || perKey === undefined) return [];
-  const [use] = await store.keys(name, perKey, ['']);
+  const scope = { kind, name };
+  if (store === undefined || !isKeyedScope(scope) || perKey === undefined) return [];
+  const [use] = await store.keys(scope, perKey, ['']);
   const count = (use?.due ?? 0) + (use?.running ?? 0);
   if (count === 0) return [];
+  if (kind === 'task')
+    return [
+      warning(
+        `${String(count)} due or running tasks of ${show(name)} have no key, so they share the limits and the turns of one key`,
+        `let limits.perKey.key name a text or a number of at most 1,024 characters that every document has; tasks that were planned before it get their key by: tidemill reconcile ${shellArgument(name)}`,
+      ),
+    ];
   return [
     warning(
       `${String(count)} due or running jobs of ${show(name)} have no key, so they share the limits and the turns of one key`,

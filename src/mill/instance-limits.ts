@@ -6,6 +6,7 @@ import { show } from '../core/options.js';
 import { publish } from '../engine/limits/definitions.js';
 import { Permits, type PermitsOptions } from '../engine/limits/permits.js';
 import {
+  isKeyedScope,
   readLeases,
   scopeText,
   type Instance,
@@ -134,7 +135,7 @@ export class InstanceLimits {
     for (const [name, said] of shared.all) await say({ kind: 'shared', name }, said);
     for (const { scope, limits: said } of all) await say(scope, said);
     for (const { scope, limits: said } of all)
-      if (said?.perKey !== undefined) await limits.repairKeys?.(scope.name, said.perKey);
+      if (said?.perKey !== undefined && isKeyedScope(scope)) await limits.repairKeys?.(scope, said.perKey);
     await this.permits.refresh();
   }
 
@@ -189,10 +190,10 @@ export async function dropUnregistered(limits: LimitStore, instances: Store['ins
   for (const life of held) if (!registered.has(life)) await limits.drop(life);
 }
 
-/** Offers jobs with a key that the store has lost sight of, for all names that have limits per key. */
+/** Offers work with a key that the store has lost sight of, for all names that have limits per key. */
 export async function repairKeys(limits: LimitStore): Promise<void> {
   if (limits.repairKeys === undefined) return;
   const { scopes } = await limits.read();
   for (const { scope, limits: rules } of scopes)
-    if (scope.kind === 'job' && rules.perKey !== undefined) await limits.repairKeys(scope.name, rules.perKey);
+    if (isKeyedScope(scope) && rules.perKey !== undefined) await limits.repairKeys(scope, rules.perKey);
 }

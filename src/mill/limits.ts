@@ -17,6 +17,7 @@ import {
 } from '../engine/limits/options.js';
 import {
   isAlive,
+  isKeyedScope,
   scopeText,
   type Depth,
   type KeyUse,
@@ -154,21 +155,19 @@ export class Limits {
   }
 
   /**
-   * Returns the keys of a job with limits per key that have due work, those that wait longest first. Empty for a job
-   * without such limits.
+   * Returns the keys of a job or a reactive task that have due work, those that wait longest first. Empty for one
+   * without limits per key.
    */
-  async keys(name: string, options: KeysOptions = {}): Promise<readonly KeyUse[]> {
-    const where = `limits.keys(${show(name)})`;
+  async keys(target: LimitTarget, options: KeysOptions = {}): Promise<readonly KeyUse[]> {
+    const where = `limits.keys(${show(typeof target === 'string' ? target : target.name)})`;
     checkKeys(where, options, ['limit']);
     const limit = checkInteger(where, 'limit', options.limit ?? KEYS_SHOWN, 1, MOST_KEYS_SHOWN);
     const store = await this.#options.store();
     const limits = limitsOf(store);
     const { scopes } = await limits.read();
-    const ref = await this.#known(where, store, scopes, [
-      { kind: 'job', name: checkText(where, 'name', name) },
-    ]);
+    const ref = await this.#known(where, store, scopes, refsOf(where, target).slice(0, 1));
     const rule = recordOf(scopes, ref)?.limits.perKey;
-    return rule === undefined ? [] : limits.keys(ref.name, rule, { limit });
+    return rule === undefined || !isKeyedScope(ref) ? [] : limits.keys(ref, rule, { limit });
   }
 
   /**

@@ -72,11 +72,12 @@ function scopeReasons({ scope, limits, holders, rateFreeAt, breaker }: ScopeReco
 
 async function keyReasons(
   limits: LimitStore,
-  { id, name, limitKey = '' }: LimitedWork,
+  { kind, id, name, limitKey = '' }: LimitedWork,
   rule: KeyRule,
   now: Date,
 ): Promise<readonly Reason[]> {
-  const [use] = await limits.keys(name, rule, [limitKey]);
+  if (kind === 'documents') return [];
+  const [use] = await limits.keys({ kind, name }, rule, [limitKey]);
   if (use === undefined) return [];
   const key = `key ${show(limitKey)}`;
   const reasons: Reason[] = [];

@@ -140,7 +140,13 @@ export class Why {
       able,
       cluster.now,
     );
-    return this.#orLimits(reasons, { kind: 'task', name: task.task, id });
+    const { limitKey } = task;
+    return this.#orLimits(reasons, {
+      kind: 'task',
+      name: task.task,
+      id,
+      ...(limitKey === undefined ? {} : { limitKey }),
+    });
   }
 
   async #pause({ task }: FoundTask): Promise<readonly Reason[]> {

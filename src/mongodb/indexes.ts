@@ -143,6 +143,12 @@ export const taskIndexes: readonly IndexPlan[] = [
     key: { claimedBy: 1, lockedAt: 1 },
     partialFilterExpression: { status: { $in: ['processing', 'processing_dirty'] } },
   },
+  // claim of a task with limits per key: the first tasks of a key, and its next due time.
+  {
+    name: 'tidemill_of_key',
+    key: { v: 1, task: 1, status: 1, limitKey: 1, scheduledAt: 1, _id: 1 },
+    partialFilterExpression: { status: 'pending', ...KEYED },
+  },
   // find by task and status, by due time; counts; resets of finished ones.
   { name: 'tidemill_by_status', key: { task: 1, status: 1, scheduledAt: -1, _id: -1 } },
 ];

@@ -135,11 +135,13 @@ export class MongodbStore implements Store<ClientSession> {
     this.instances = deferredPort(cluster, 'instances', [...INSTANCE_METHODS, 'leases']);
     this.locks = deferredPort(cluster, 'locks', LOCK_METHODS);
     this.audit = deferredPort(cluster, 'audit', AUDIT_METHODS);
-    const limits = parts.add(async () => (await import('./limits/store.js')).limitStore(mongo));
+    this.#tasksOf = options.collections?.tasks ?? ((collection) => `${collection}_tasks`);
+    const limits = parts.add(async () =>
+      (await import('./limits/store.js')).limitStore(mongo, this.#tasksOf),
+    );
     this.limits = deferred(limits, [...LIMIT_METHODS, 'repairKeys']);
     this.metrics = deferred(metrics, METRICS_METHODS);
     this.#cluster = cluster;
-    this.#tasksOf = options.collections?.tasks ?? ((collection) => `${collection}_tasks`);
     this.#reactive = parts.add(async () => {
       const { openReactive } = await import('./reactive/opened.js');
       return openReactive(mongo, this.#tasksOf, options.createIndexes ?? true);

@@ -8,7 +8,7 @@ import {
   checkOneOf,
   show,
 } from '../core/options.js';
-import { definedLimits, type BreakerOptions, type WorkLimits } from '../engine/limits/options.js';
+import { definedLimits, type BreakerOptions, type TaskLimits } from '../engine/limits/options.js';
 import type { ScopeLimits } from '../store/port.js';
 import type { DeleteWhen, OnVersionChange, TaskPlan } from '../store/reactive.js';
 import { batchingOf, type Batching } from '../time/batching.js';
@@ -85,7 +85,7 @@ export interface ReactiveTaskOptions {
   /** How many tasks of this name run at once on this instance. Default: `reactive.concurrency`. */
   readonly concurrency?: number;
   /** Limits of this task in the whole cluster: how much runs at once, and starts per time. Default: none. */
-  readonly limits?: WorkLimits;
+  readonly limits?: TaskLimits;
   /** Stops all starts of this task in the cluster after too many failed attempts. Default: none. */
   readonly breaker?: BreakerOptions;
   /** The attempt fails, and its signal aborts, after this long. Default: no limit. */
@@ -178,6 +178,7 @@ export function compileTask(
       },
       ...(filter === undefined ? {} : { filter }),
       ...(watchProjection === undefined ? {} : { watchProjection }),
+      ...keyOf(where, definition),
       debounce: debounceOf(where, definition.debounce),
       resetRetriesOnDataChange,
       cleanup: cleanupOf(where, definition.cleanupPolicy),
@@ -210,12 +211,41 @@ function limitsOf(
   where: string,
   { limits, breaker }: Pick<ReactiveTaskOptions, 'limits' | 'breaker'>,
 ): ScopeLimits | undefined {
-  if (typeof limits === 'object' && 'perKey' in limits)
-    throw new OptionError(
-      `${where}: limits.perKey is for jobs. To limit a key, enqueue a job with perKey in the handler, or give the task limits.concurrency or limits.rate.`,
-    );
-  checkKeys(`${where}: limits`, limits, ['concurrency', 'rate', 'shared']);
+  checkKeys(`${where}: limits`, limits, ['concurrency', 'rate', 'shared', 'perKey']);
   return definedLimits(where, limits, breaker);
+}
+
+/** MongoDB includes `_id` unless it is excluded. */
+const isWatched = (field: string, projection: object | null): boolean =>
+  ['_id', ...Object.keys(projection ?? {})].some((path) => path.split('.')[0] === field);
+
+/** Options of `perKey` that only jobs have. */
+const ONLY_JOBS = ['order', 'whileRetrying'] as const;
+
+/** The path to the key of a task. The database reads it while it plans, so it cannot be a function. */
+function keyOf(
+  where: string,
+  { limits, watchProjection }: Pick<ReactiveTaskOptions, 'limits' | 'watchProjection'>,
+): Pick<TaskPlan, 'limitKey'> {
+  const perKey = (limits as TaskLimits | null | undefined)?.perKey;
+  if (perKey === undefined) return {};
+  const at = `${where}: limits.perKey`;
+  const foreign = ONLY_JOBS.find((option) => (perKey as object | null) !== null && option in perKey);
+  if (foreign !== undefined)
+    throw new OptionError(
+      `${at}.${foreign} is for jobs: a task runs for the latest state of its document, so its changes have no order. ` +
+        'To run one task of a key at a time, use concurrency: 1.',
+    );
+  checkKeys(at, perKey, ['key', 'concurrency', 'rate']);
+  const { key } = perKey;
+  if (typeof key !== 'string' || key.split('.').some((part) => part.trim() === '' || part.startsWith('$')))
+    throw new OptionError(
+      `${at}.key must be a dot path into the watched values, such as 'customer.id', since the database plans tasks; got ${show(key)}.`,
+    );
+  const [field = ''] = key.split('.');
+  if (watchProjection !== undefined && !isWatched(field, watchProjection))
+    throw new OptionError(`${at}.key: watchProjection does not include ${show(field)}; add it there.`);
+  return { limitKey: key };
 }
 
 function batchOf(where: string, given: TaskBatchOptions): Batching {

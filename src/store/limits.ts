@@ -22,6 +22,15 @@ export interface ScopeRef {
   readonly name: string;
 }
 
+/** A scope whose work may have keys. */
+export interface KeyedScope {
+  readonly kind: 'job' | 'task';
+  readonly name: string;
+}
+
+export const isKeyedScope = (scope: ScopeRef): scope is KeyedScope =>
+  scope.kind === 'job' || scope.kind === 'task';
+
 /** A scope as one text. Kinds contain no colon, so no two scopes have the same. */
 export const scopeText = ({ kind, name }: ScopeRef): string => `${kind}:${name}`;
 
@@ -175,7 +184,7 @@ export interface KeyUse {
   readonly dueSince?: Date;
   /** When its rate lets the next start through; absent: now. */
   readonly rateFreeAt?: Date;
-  /** The id of the job that is next by `order`, or that holds the key; absent without `order`. */
+  /** The id of the job that is next by `order`, or that holds the key; absent without `order`, which tasks have not. */
   readonly head?: string;
 }
 
@@ -240,19 +249,19 @@ export interface LimitStore {
    */
   turnBreaker(scope: ScopeRef, to: 'open' | 'closed'): Promise<boolean>;
   /**
-   * Returns the keys of a name of jobs that have waited longest with due work, up to `limit`, or those that are asked
-   * for. Repeat: safe. Caller: people.
+   * Returns the keys of a name that have waited longest with due work, up to `limit`, or those that are asked for.
+   * Repeat: safe. Caller: people.
    */
   keys(
-    name: string,
+    scope: KeyedScope,
     rule: KeyRule,
     which: { readonly limit: number } | readonly string[],
   ): Promise<readonly KeyUse[]>;
   /**
-   * Finds pending jobs with a key that the store does not offer to claims although its rule would, and offers it.
+   * Finds pending work with a key that the store does not offer to claims although its rule would, and offers it.
    * Returns how many it found. Repeat: safe, also on several instances at once. Absent if the store derives what it
-   * offers from the jobs themselves.
+   * offers from the work itself.
    * Caller: maintenance, once a minute on one instance of the cluster, and after a definition got its first `perKey`.
    */
-  repairKeys?(name: string, rule: KeyRule): Promise<number>;
+  repairKeys?(scope: KeyedScope, rule: KeyRule): Promise<number>;
 }

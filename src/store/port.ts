@@ -44,10 +44,12 @@ import type {
 
 export {
   FAILURE_SLICES,
+  isKeyedScope,
   scopeText,
   WAITING_MS,
   type BreakerRule,
   type BreakerState,
+  type KeyedScope,
   type KeyRule,
   type KeyUse,
   type LimitStore,

@@ -29,6 +29,11 @@ export interface TaskPlan {
   readonly filter?: unknown;
   /** Which fields are watched; absent: the whole document. */
   readonly watchProjection?: unknown;
+  /**
+   * A dot path into the watched values, through objects only: the text or number there is the `limitKey` of the task.
+   * Whatever else is there, or a text of more than 1,024 characters, counts as ''. Absent: `limitKey` is not written.
+   */
+  readonly limitKey?: string;
   /** A task is due once its document was quiet for `waitMs`, at the latest `maxWaitMs` after its first change. */
   readonly debounce: { readonly waitMs: number; readonly maxWaitMs: number };
   /** True: a change begins a new sequence of attempts. False: the running sequence, and its delay, continue. */

@@ -17,7 +17,7 @@ export interface Lease {
   readonly lockedAt: Date | null;
   /** Where the job lives in a sharded collection; absent in stores without shards. */
   readonly part?: number;
-  /** The name and `limitKey` of a job that has one; a store may free its key by them. */
+  /** The name and `limitKey` of work that has one; a store may free its key by them. */
   readonly limit?: { readonly name: string; readonly key: string };
 }
 
@@ -413,7 +413,7 @@ export const leaseOf = ({
   lockedAt,
   part,
   limitKey,
-}: Work & Pick<JobRecord, 'limitKey'>): Lease => ({
+}: Work & { readonly limitKey?: string }): Lease => ({
   key,
   id,
   token: leaseToken ?? null,

@@ -14,7 +14,7 @@ export async function heldUp(limits: LimitStore): Promise<HeldUp> {
   const keys = new Map<string, ReadonlyMap<string, KeyUse>>();
   for (const { scope, limits: rules } of scopes) {
     if (scope.kind !== 'job' || rules.perKey === undefined) continue;
-    const uses = await limits.keys(scope.name, rules.perKey, { limit: Infinity });
+    const uses = await limits.keys({ kind: 'job', name: scope.name }, rules.perKey, { limit: Infinity });
     keys.set(scope.name, new Map(uses.map((use) => [use.key, use])));
   }
   return ({ id, name, limitKey = '' }) => {

@@ -2,8 +2,9 @@ import type { AbstractCursor, Collection, Db } from 'mongodb';
 import { describe, expect, it } from 'vitest';
 import { mongodb, type MongodbStore } from '../../src/mongodb/index.js';
 import { collectionOptions, type Mongo } from '../../src/mongodb/context.js';
-import { checkPermits, type SeenKey } from '../../src/mongodb/jobs/keys/permits.js';
-import { repairKeys } from '../../src/mongodb/jobs/keys/repair.js';
+import { checkPermits, type SeenKey } from '../../src/mongodb/limits/keys/permits.js';
+import { keyedJobs } from '../../src/mongodb/jobs/keyed.js';
+import { repairKeys } from '../../src/mongodb/limits/keys/repair.js';
 import { memory } from '../../src/memory/index.js';
 import { orderOf } from '../../src/core/records/limit-order.js';
 import type { JobRecord } from '../../src/core/records/job.js';
@@ -61,7 +62,7 @@ describe('keys after a crash between two writes on MongoDB', () => {
     const unclaimed = { status: 'pending', leaseToken: null, claimedBy: null };
     await db.collection('tidemill_jobs').updateMany({ status: 'processing' }, { $set: unclaimed });
     expect(await claimBy(other, ONE)).toEqual([]);
-    await other.limits.repairKeys?.('work', ONE);
+    await other.limits.repairKeys?.({ kind: 'job', name: 'work' }, ONE);
     // It may still be on its way: the end of its permit has not passed for long.
     expect(await claimBy(other, ONE)).toEqual([]);
     await db
@@ -86,7 +87,7 @@ describe('keys after a crash between two writes on MongoDB', () => {
       .collection('_tidemill_globals')
       .updateMany({ kind: 'key' }, { $set: { 'permits.0.until': LONG_AGO, check: null, at: null } });
     expect(await claimBy(other, ONE)).toEqual([]);
-    await other.limits.repairKeys?.('work', ONE);
+    await other.limits.repairKeys?.({ kind: 'job', name: 'work' }, ONE);
     expect(await claimBy(other, ONE)).toHaveLength(1);
     await close();
   });
@@ -99,7 +100,7 @@ describe('keys after a crash between two writes on MongoDB', () => {
     await db
       .collection('_tidemill_globals')
       .updateMany({ kind: 'key' }, { $set: { 'permits.0.until': LONG_AGO, check: LONG_AGO, at: LONG_AGO } });
-    await other.limits.repairKeys?.('work', ONE);
+    await other.limits.repairKeys?.({ kind: 'job', name: 'work' }, ONE);
     for (let round = 0; round < 3; round += 1) expect(await claimBy(other, ONE)).toEqual([]);
     // A settlement that is repeated after a lost answer frees nothing of the next attempt.
     await one.jobs.settle(running.map((job) => done(job)));
@@ -116,7 +117,7 @@ describe('keys after a crash between two writes on MongoDB', () => {
     const [first] = (await one.jobs.claim(aClaim(anInstance(), { max: 1 }))).jobs;
     await db.collection('_tidemill_globals').deleteMany({ kind: 'key' });
     expect(await claimBy(one, ONE)).toEqual([]);
-    expect(await one.limits.repairKeys?.('work', ONE)).toBeGreaterThan(0);
+    expect(await one.limits.repairKeys?.({ kind: 'job', name: 'work' }, ONE)).toBeGreaterThan(0);
     const keys = (await claimBy(one, ONE)).map(({ limitKey }) => limitKey);
     expect([...keys, first?.limitKey].sort()).toEqual(['a', 'b']);
     await close();
@@ -182,7 +183,7 @@ describe('keys of jobs that end or start during a repair on MongoDB', () => {
       afterKeys: async () => (running = await claimBy(store, ONE)),
       afterJobs: () => store.jobs.settle(running.map((job) => done(job))),
     });
-    await repairKeys(mongo, 'work', ONE);
+    await repairKeys(mongo, keyedJobs(mongo, 'work'), ONE);
     expect(running).toHaveLength(1);
     expect(await permitsOf(db)).toEqual([]);
     expect(await claimBy(store, ONE)).toHaveLength(1);
@@ -196,7 +197,8 @@ describe('keys of jobs that end or start during a repair on MongoDB', () => {
     const running = await claimBy(store, {});
     await store.jobs.insert([keyed('a', 2)]);
     const afterJobs = (): Promise<unknown> => store.jobs.settle(running.map((job) => done(job)));
-    await repairKeys(mongoOf(db, { afterJobs }), 'work', ONE);
+    const mongo = mongoOf(db, { afterJobs });
+    await repairKeys(mongo, keyedJobs(mongo, 'work'), ONE);
     expect(await permitsOf(db)).toEqual([]);
     expect(await claimBy(store, ONE)).toHaveLength(1);
     await close();
@@ -208,7 +210,8 @@ describe('keys of jobs that end or start during a repair on MongoDB', () => {
     await store.jobs.insert([keyed('a', 1), keyed('a', 2)]);
     let running: readonly JobRecord[] = [];
     const afterKeys = async (): Promise<unknown> => (running = await claimBy(store, { concurrency: 2 }, 1));
-    await repairKeys(mongoOf(db, { afterKeys }), 'work', { concurrency: 2 });
+    const mongo = mongoOf(db, { afterKeys });
+    await repairKeys(mongo, keyedJobs(mongo, 'work'), { concurrency: 2 });
     expect(running).toHaveLength(1);
     expect(await permitsOf(db)).toHaveLength(1);
     expect(await claimBy(store, { concurrency: 2 })).toHaveLength(1);
@@ -228,7 +231,9 @@ describe('keys of jobs that end or start during a repair on MongoDB', () => {
     const full = await keys.findOne({ kind: 'key' });
     expect(full).toMatchObject({ full: true, check: expect.any(Date) as Date });
     // By the time of this read, the write of the first claim has ended for certain.
-    await checkPermits(mongoOf(db), [{ ...old, seen: new Date(Date.now() + 3_600_000) }]);
+    const mongo = mongoOf(db);
+    const seen = new Date(Date.now() + 3_600_000);
+    await checkPermits(mongo, keyedJobs(mongo, 'work'), [{ ...old, seen }]);
     expect(await keys.findOne({ kind: 'key' })).toEqual(full);
     await close();
   });
@@ -271,7 +276,7 @@ describe('keys of jobs that run without permits on MongoDB', () => {
     await store.jobs.insert([keyed('a', 1)]);
     const running = await claimBy(store, {});
     expect(await claimBy(other, {})).toEqual([]);
-    await other.limits.repairKeys?.('work', {});
+    await other.limits.repairKeys?.({ kind: 'job', name: 'work' }, {});
     expect(await db.collection('_tidemill_globals').countDocuments({ kind: 'key' })).toBe(0);
     const again = { status: 'pending', set: { nextRunAt: LONG_AGO, failCount: 1 } } as const;
     await store.jobs.settle(running.map((job) => done(job, again)));

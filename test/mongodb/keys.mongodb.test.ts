@@ -1,12 +1,18 @@
 import { MongoClient } from 'mongodb';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { laterPipeline, offeredPipeline } from '../../src/mongodb/jobs/keys/read.js';
+import type { Mongo } from '../../src/mongodb/context.js';
+import { createIndexes, taskIndexes } from '../../src/mongodb/indexes.js';
+import { keyedJobs } from '../../src/mongodb/jobs/keyed.js';
+import { laterPipeline, offeredPipeline } from '../../src/mongodb/limits/keys/read.js';
+import { keyedTasks } from '../../src/mongodb/reactive/keyed.js';
 import { mongodb, type MongodbStore } from '../../src/mongodb/index.js';
 import type { ClaimAnswer, KeyRule } from '../../src/store/port.js';
 import { fillCollection } from '../support/fill-collection.js';
 import { aClaim, aJob, anInstance, done } from '../support/port.js';
 import { freshUri } from '../support/stores.js';
 
+/** The jobs of the name, as the statements see them. */
+const WORK = keyedJobs({ jobs: { collectionName: 'tidemill_jobs' } } as unknown as Mongo, 'work');
 const KEYS = 10_000;
 const JOBS = 100_000;
 const FREE = 10;
@@ -87,7 +93,7 @@ describe('10,000 keys of which all but ten are blocked, with 100,000 jobs, on Mo
   it.each(rules)(
     'a claim by %s examines neither blocked keys nor what waits behind them',
     async (_what, rule) => {
-      const pipeline = offeredPipeline('tidemill_jobs', 'work', rule, { keys: 11, each: 2 });
+      const pipeline = offeredPipeline(WORK, rule, { keys: 11, each: 2 });
       const plan = await client
         .db()
         .collection('_tidemill_globals')
@@ -103,10 +109,41 @@ describe('10,000 keys of which all but ten are blocked, with 100,000 jobs, on Mo
     const plan = await client
       .db()
       .collection('_tidemill_globals')
-      .aggregate(laterPipeline('tidemill_jobs', 'work', ids, new Date(0)))
+      .aggregate(laterPipeline(WORK, ids, new Date(0)))
       .explain('executionStats');
     expect(examined(plan)).toBeGreaterThan(FREE);
     expect(examined(plan)).toBeLessThan(50 * FREE);
+  });
+
+  it('a claim of a task examines neither blocked keys nor what waits behind them', async () => {
+    const db = client.db();
+    await createIndexes(db.collection('things_tasks'), taskIndexes);
+    await fillCollection(db, 'things_tasks', JOBS, {
+      _id: { task: 'work', id: '$i' },
+      v: 1,
+      task: 'work',
+      sourceDocId: '$i',
+      limitKey: { $concat: ['key-', { $toString: { $mod: ['$i', KEYS] } }] },
+      status: 'pending',
+      scheduledAt: { $subtract: ['$$NOW', '$i'] },
+    });
+    const globals = db.collection('_tidemill_globals');
+    await globals
+      .aggregate([
+        { $match: { kind: 'key', name: 'work' } },
+        { $set: { _id: { $concat: ['task-', '$_id'] }, name: { task: 'work' } } },
+        { $merge: '_tidemill_globals' },
+      ])
+      .toArray();
+    const work = keyedTasks(db.collection('things_tasks'), 'work');
+    const offered = offeredPipeline(work, { concurrency: 1 }, { keys: 11, each: 2 });
+    const plan = await globals.aggregate(offered, { hint: 'tidemill_keys' }).explain('executionStats');
+    expect(examined(plan)).toBeGreaterThan(FREE);
+    expect(examined(plan)).toBeLessThan(10 * FREE);
+    const ids = Array.from({ length: FREE }, (_none, n) => `task-key:4:work:key-${String(n)}`);
+    const later = await globals.aggregate(laterPipeline(work, ids, new Date(0))).explain('executionStats');
+    expect(examined(later)).toBeGreaterThan(FREE);
+    expect(examined(later)).toBeLessThan(50 * FREE);
   });
 
   it('a claim takes the jobs of the keys that can run, in four commands', async () => {

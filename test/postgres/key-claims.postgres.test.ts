@@ -111,8 +111,8 @@ describe('claims by keys on PostgreSQL', () => {
       `update ${table('job_keys')} set rule = (select rule from ${table('job_keys')} where key = 'busy')`,
     );
     expect(await claimed(store)).toEqual([]);
-    expect(await store.limits.repairKeys?.('work', ONE)).toBe(2);
-    expect(await store.limits.repairKeys?.('work', ONE)).toBe(0);
+    expect(await store.limits.repairKeys?.({ kind: 'job', name: 'work' }, ONE)).toBe(2);
+    expect(await store.limits.repairKeys?.({ kind: 'job', name: 'work' }, ONE)).toBe(0);
     expect(keysOf(await claimed(store))).toEqual(['asleep', 'lost']);
   });
 

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import pg from 'pg';
 import { afterAll, beforeAll, expect, inject, it } from 'vitest';
 import { postgres } from '../../src/postgres/index.js';
+import { keyedJobs, keyedTasks, type KeyedTable } from '../../src/sql/schema/migrations/keyed-table.js';
 import { namesIn } from '../../src/sql/schema/names.js';
 import { opened } from '../support/port.js';
 import { freshSchema } from '../support/stores.js';
@@ -37,20 +38,20 @@ interface Cost {
 const COUNTED = `select json_build_object(
     'entries', (select sum(pg_stat_get_xact_tuples_returned(i.indexrelid)) from pg_index i where i.indrelid = t.oid),
     'scans', pg_stat_get_xact_numscans(t.oid))::text as json
-  from pg_class t where t.relnamespace = $1::regnamespace and t.relname in ('jobs', 'job_keys', 'key_wakes')`;
+  from pg_class t where t.relnamespace = $1::regnamespace and t.relname in ('jobs', 'job_keys', 'key_wakes', 'tasks', 'task_keys', 'task_key_wakes')`;
 
 /** One claim of a key rule with a concurrency of 1, and what the server counted for its transaction. */
 async function claimOn(
   client: pg.PoolClient,
   schema: string,
+  { rows, id, call }: KeyedTable,
   most: number,
 ): Promise<Cost & { more: boolean }> {
-  const { jobs, table } = namesIn(schema);
   const wanted = [{ name: 'work', most, by_rule: 'one', rule: { most: 1 } }];
-  const writing = `update ${jobs} set status = 'processing', claimed_by = 'x', lease_token = 'y.1', locked_at = $2
-    where ctid = any($1) returning id as json`;
+  const writing = `update ${rows} set status = 'processing', claimed_by = 'x', lease_token = 'y.1', locked_at = $2
+    where ctid = any($1) returning ${id} as json`;
   await client.query('begin');
-  const claimed = await client.query<{ c: string }>(`select c from ${table('claim_by_keys')}($1, $2, $3) c`, [
+  const claimed = await client.query<{ c: string }>(`select c from ${call('claim_by_keys')}($1, $2, $3) c`, [
     JSON.stringify(wanted),
     most,
     writing,
@@ -68,39 +69,73 @@ async function claimOn(
 }
 
 /** On a new connection: the counters of one include those of its last transactions. */
-async function claim(schema: string, most: number): Promise<Cost & { more: boolean }> {
+async function claim(schema: string, work: KeyedTable, most: number): Promise<Cost & { more: boolean }> {
   const client = await claimers.connect();
   try {
-    return await claimOn(client, schema, most);
+    return await claimOn(client, schema, work, most);
   } finally {
     client.release(true);
   }
 }
 
-it('a claim among 10,000 keys at their limit and 100,000 jobs behind them reads only what it takes', async () => {
-  const schema = freshSchema();
-  await opened(postgres({ url, schema }));
-  const { jobs, table } = namesIn(schema);
-  const fill = (key: string, columns: string, values: string, count: number): Promise<unknown> =>
-    pool.query(`insert into ${jobs} (name, limit_key, ${columns})
-      select 'work', ${key}, ${values} from generate_series(1, ${String(count)}) n`);
-  await fill(`'key-' || n`, 'status, claimed_by, locked_at', `'processing', 'other', now()`, KEYS);
-  await fill(`'key-' || n % ${String(KEYS)}`, 'next_run_at', `now() - interval '1 hour'`, BACKLOG);
-  // The first claims learn that the keys are at their limit.
-  while ((await claim(schema, 1_000)).more);
-  await pool.query(`vacuum ${table('key_wakes')}, ${table('job_keys')}`);
-  await fill(`'free-' || n % 10`, 'next_run_at', 'now()', 100);
-  const first = await claim(schema, 10);
-  const second = await claim(schema, 10);
-  expect(first).toMatchObject({ taken: 10, scans: 0 });
-  expect(second).toMatchObject({ taken: 0, scans: 0, more: false });
-  // 100 wakes are taken in, about ten entries belong to each job that is taken, and 50 jobs are asked for a key.
-  expect(first.entries).toBeLessThan(100 + 10 * 20 + 100);
-  expect(second.entries).toBeLessThan(250);
-  await pool.query(
-    `update ${jobs} set status = 'completed' where status = 'processing' and limit_key = 'key-77'`,
-  );
-  const freed = await claim(schema, 10);
-  expect(freed).toMatchObject({ taken: 1, scans: 0 });
-  expect(freed.entries).toBeLessThan(300);
-}, 180_000);
+type Fill = (key: string, status: 'pending' | 'processing', due: string, count: number) => string;
+
+const KINDS: readonly (readonly [string, (schema: string) => KeyedTable, (rows: string) => Fill])[] = [
+  [
+    'jobs',
+    (schema) => keyedJobs(namesIn(schema)),
+    (rows) =>
+      (
+        key,
+        status,
+        due,
+        count,
+      ) => `insert into ${rows} (name, limit_key, status, claimed_by, locked_at, next_run_at)
+      select 'work', ${key}, '${status}', 'other', now(), ${due} from generate_series(1, ${String(count)}) n`,
+  ],
+  [
+    'tasks',
+    (schema) => keyedTasks(namesIn(schema)),
+    (rows) =>
+      (
+        key,
+        status,
+        due,
+        count,
+      ) => `insert into ${rows} (task, key, source_doc_id, limit_key, status, claimed_by, locked_at,
+        scheduled_at, initial_scheduled_at, created_at, updated_at, matched)
+      select 'work', gen_random_uuid()::text, '1', ${key}, '${status}', 'other', now(), ${due}, ${due}, now(), now(), true
+      from generate_series(1, ${String(count)}) n`,
+  ],
+];
+
+it.each(KINDS)(
+  'a claim among 10,000 keys at their limit and 100,000 %s behind them reads only what it takes',
+  async (_kind, workOf, fillOf) => {
+    const schema = freshSchema();
+    await opened(postgres({ url, schema }));
+    const work = workOf(schema);
+    const textOf = fillOf(work.rows);
+    const fill = (...given: Parameters<Fill>): Promise<unknown> => pool.query(textOf(...given));
+    await fill(`'key-' || n`, 'processing', 'now()', KEYS);
+    await fill(`'key-' || n % ${String(KEYS)}`, 'pending', `now() - interval '1 hour'`, BACKLOG);
+    // The first claims learn that the keys are at their limit.
+    while ((await claim(schema, work, 1_000)).more);
+    await pool.query(`vacuum ${work.wakes}, ${work.keys}`);
+    await fill(`'free-' || n % 10`, 'pending', 'now()', 100);
+    const first = await claim(schema, work, 10);
+    const second = await claim(schema, work, 10);
+    expect(first).toMatchObject({ taken: 10, scans: 0 });
+    expect(second).toMatchObject({ taken: 0, scans: 0, more: false });
+    // 100 wakes are taken in, about ten entries belong to each row that is taken, and 50 rows are asked for a key.
+    expect(first.entries).toBeLessThan(100 + 10 * 20 + 100);
+    expect(second.entries).toBeLessThan(250);
+    await pool.query(
+      `update ${work.rows} set status = 'completed' where status = 'processing' and limit_key = 'key-77'`,
+    );
+    const freed = await claim(schema, work, 10);
+    expect(freed).toMatchObject({ taken: 1, scans: 0 });
+    expect(freed.entries).toBeLessThan(300);
+  },
+  180_000,
+);

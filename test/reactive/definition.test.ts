@@ -134,6 +134,33 @@ describe('reactiveTask: bad definitions', () => {
     ['no time between reconciliations', withOption({ reconcileEvery: 0 }), /reconcileEvery/u],
     ['a cron text that is none', withOption({ reconcileEvery: 'CRON often' }), /reconcileEvery/u],
     ['no slots', withOption({ concurrency: 0 }), /concurrency must be a whole number from 1/u],
+    [
+      'a function as the key of limits',
+      withOption({ limits: { perKey: { key: () => 'a' } } }),
+      /limits\.perKey\.key must be a dot path into the watched values.*since the database plans tasks/u,
+    ],
+    ['no key of limits', withOption({ limits: { perKey: {} } }), /perKey\.key must be a dot path/u],
+    ['an empty part of a key', withOption({ limits: { perKey: { key: 'a..b' } } }), /perKey\.key must be/u],
+    [
+      'null as limits per key',
+      withOption({ limits: { perKey: null } }),
+      /limits\.perKey: options must be an object, got null/u,
+    ],
+    [
+      'an order of keys',
+      withOption({ limits: { perKey: { key: 'a', order: 'fifo' } } }),
+      /limits\.perKey\.order is for jobs.*use concurrency: 1/u,
+    ],
+    [
+      'a key that is not watched',
+      withOption({ watchProjection: { status: 1 }, limits: { perKey: { key: 'customer.id' } } }),
+      /watchProjection does not include "customer"; add it there/u,
+    ],
+    [
+      'an unknown option of keys',
+      withOption({ limits: { perKey: { key: 'a', concurency: 1 } } }),
+      /unknown option "concurency".*concurrency/u,
+    ],
     ['half a slot', withOption({ concurrency: 0.5 }), /concurrency/u],
     ['no time to run', withOption({ timeout: 0 }), /timeout must be a duration of at least 1 ms/u],
     ['an unknown option', withOption({ watchProjections: {} }), /Did you mean "watchProjection"/u],

@@ -97,6 +97,7 @@ describe('createIndexes: false', () => {
       'things_tasks: index tidemill_held is missing',
       'others_tasks: index tidemill_due is missing',
       'others_tasks: index tidemill_held is missing',
+      'others_tasks: index tidemill_of_key is missing',
       'others_tasks: index tidemill_by_status is missing',
     ]);
     expect(await store.indexFaults()).toEqual([]);

@@ -10,6 +10,7 @@ export const EMBEDDED_SUITES: readonly string[] = [
   'claims in any order',
   'drain and runDue of any mill',
   'find, count and runNow on documents',
+  'keys of reactive tasks',
   'kinds of documents',
   'large payloads',
   'markCompleted',

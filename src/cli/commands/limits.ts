@@ -223,15 +223,15 @@ async function keys(
   { kind, name, limits }: LimitState,
   flags: Flags,
 ): Promise<undefined> {
-  if (kind !== 'job' || limits.perKey === undefined)
+  if (limits.perKey === undefined)
     throw new CliError(
       Exit.USAGE,
-      `The ${limitTitle({ kind, name })} has no keys to list; jobs with limits per key have.`,
+      `The ${limitTitle({ kind, name })} has no keys to list; jobs and reactive tasks with limits per key have.`,
     );
   const limit = Number(flags.limit);
   if (!Number.isInteger(limit) || limit < 1 || limit > 1_000)
     throw new CliError(Exit.USAGE, `--limit must be a whole number from 1 to 1000, got "${flags.limit}".`);
-  const found = await mill.limits.keys(name, { limit });
+  const found = await mill.limits.keys({ kind, name }, { limit });
   out.lines(found);
   if (found.length === 0) out.note('No key waits.');
   else out.table(KEY_COLUMNS, found);

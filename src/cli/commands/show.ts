@@ -128,6 +128,7 @@ function showTask(
     ['finished', at(task.lastFinalizedAt)],
     ['last success', at(task.lastSuccess?.at)],
     ['created', at(task.createdAt)],
+    ['limit key', task.limitKey],
     ['attempts', task.attempts === 0 ? undefined : String(task.attempts)],
     ['error', task.lastError === undefined ? undefined : clean(task.lastError)],
   ]);

@@ -32,6 +32,8 @@ export interface Task {
   readonly initialScheduledAt: Date;
   /** Attempts of this sequence, including the running one. */
   readonly attempts: number;
+  /** The key by which limits count the task: the value at `limits.perKey.key` when it was planned. */
+  readonly limitKey?: string;
   /** The watched fields as they were when the task was planned. */
   readonly lastObservedValues?: unknown;
   readonly firstErrorAt?: Date;

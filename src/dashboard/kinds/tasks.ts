@@ -81,6 +81,7 @@ async function detail(context: RequestContext, ref: string): Promise<WorkDetail>
     actions: offered(context, ['retry']),
     timeline: timelineOf(task.executionHistory, running, redactor),
     facts: factsOf({
+      'limit key': data && task.limitKey !== undefined ? redactor.text(task.limitKey) : undefined,
       'first due': task.initialScheduledAt,
       'first error': task.firstErrorAt,
       'last success': task.lastSuccess?.at,

@@ -11,9 +11,13 @@ const KEYS = 5;
 const KEYS_MS = 5_000;
 
 /** A key may name a customer, so it is data. */
-async function keysOf(context: RequestContext, { name }: LimitState): Promise<readonly KeyRow[]> {
+async function keysOf(context: RequestContext, { kind, name }: LimitState): Promise<readonly KeyRow[]> {
   const { mill, cache, redactor } = context;
-  const keys = await cache.get(`keys of ${name}`, () => mill.limits.keys(name, { limit: KEYS }), KEYS_MS);
+  const keys = await cache.get(
+    `keys of ${kind} ${name}`,
+    () => mill.limits.keys({ kind, name }, { limit: KEYS }),
+    KEYS_MS,
+  );
   const shown = (key: string): string => (may(context, 'payload') ? redactor.text(key) : REDACTED);
   return keys.map(({ key, running, due, dueSince, rateFreeAt }) => ({
     key: shown(key),
@@ -69,7 +73,7 @@ async function toRow(context: RequestContext, state: LimitState): Promise<LimitR
   const { kind, name, limits, use, source, code = {}, setAt, differs, breaker } = state;
   const shown = redactor.text(name);
   const textOf = (values: ScopeLimits): string => redactor.text(limitsText(values));
-  const hasKeys = kind === 'job' && limits.perKey !== undefined && use.waiting > 0;
+  const hasKeys = limits.perKey !== undefined && use.waiting > 0;
   return {
     kind,
     name: shown,

@@ -42,7 +42,26 @@ export interface WorkLimits {
   readonly shared?: readonly string[];
 }
 
-/** Limits of a job or a reactive task. */
+/** Limits of each key of a reactive task. With `key` alone, keys only take turns. */
+export interface TaskPerKeyOptions {
+  /**
+   * A dot path into the watched values, through objects only. It is evaluated when a document is planned, and stored as
+   * `limitKey`.
+   */
+  readonly key: string;
+  /** How many tasks of one key may run at once in the cluster. Default: no limit. */
+  readonly concurrency?: number;
+  /** How many tasks of one key may start per time in the cluster. Default: no limit. */
+  readonly rate?: RateOptions;
+}
+
+/** Limits of a reactive task. */
+export interface TaskLimits extends WorkLimits {
+  /** Limits of each key, such as each customer. Default: none. */
+  readonly perKey?: TaskPerKeyOptions;
+}
+
+/** Limits of a job. */
 export interface KeyedLimits extends WorkLimits {
   /** Limits of each key, such as each customer. Default: none. */
   readonly perKey?: PerKeyOptions;

@@ -9,8 +9,8 @@ import {
   type Instance,
   type NameLimit,
 } from '../../store/port.js';
-import { countStart, isCounting, isIdle, planKeyed, type KeyedPlan } from './keys.js';
-import { assign, byTurn, claimFields, toRecord, type Row } from './records.js';
+import { countStart, isCounting, isIdle, planKeyed, type KeyedPlan } from '../limits/keys.js';
+import { assign, byTurn, claimFields, KEYED_JOBS, toRecord, type Row } from './records.js';
 import type { Table } from './table.js';
 
 export async function peek(table: Table, names: readonly string[]): Promise<DueSummary> {
@@ -41,7 +41,7 @@ export async function peek(table: Table, names: readonly string[]): Promise<DueS
 
 export async function claim(table: Table, request: ClaimRequest): Promise<ClaimAnswer> {
   const now = table.now();
-  const heads = new Map<string, KeyedPlan>();
+  const heads = new Map<string, KeyedPlan<Row>>();
   const heldUp = new Map<string, Date | null>();
   for (const [name, limit] of request.limits) {
     if (isPausedIn(table.context.paused, name)) continue;
@@ -67,7 +67,12 @@ export async function claim(table: Table, request: ClaimRequest): Promise<ClaimA
 }
 
 /** What may be taken of a name, in order: all that is due, or what its keys allow. */
-function offered(table: Table, name: string, { max, keys: rule, turns }: NameLimit, now: Date): KeyedPlan {
+function offered(
+  table: Table,
+  name: string,
+  { max, keys: rule, turns }: NameLimit,
+  now: Date,
+): KeyedPlan<Row> {
   const isDue = (row: Row): boolean =>
     row.nextRunAt <= now && !isLate(row, now.getTime()) && table.context.admission.admits(row.id);
   if (rule === undefined)
@@ -76,7 +81,7 @@ function offered(table: Table, name: string, { max, keys: rule, turns }: NameLim
   const states = [...(table.keys.get(name)?.values() ?? [])];
   for (const state of states)
     if (isIdle(state) && !isCounting(state, rule, now.getTime())) table.forgetKey(name, state.key);
-  return planKeyed(states, rule, { max, now: now.getTime(), isDue, turns });
+  return planKeyed(KEYED_JOBS, states, rule, { max, now: now.getTime(), isDue, turns });
 }
 
 function take(table: Table, row: Row, request: ClaimRequest, now: Date): void {

@@ -1,5 +1,6 @@
 import type { JobRecord } from '../../core/records/job.js';
 import type { Claimant } from '../../store/port.js';
+import type { KeyedKind } from '../limits/keys.js';
 
 /** A record that the store may modify. What leaves the store is always a copy. */
 export type Row = { -readonly [K in keyof JobRecord]: JobRecord[K] } & {
@@ -87,3 +88,20 @@ export function movedTo(row: Row, at: Date): Partial<Row> {
     ...(row.startBy === undefined ? {} : { startBy: new Date(row.startBy.getTime() + byMs) }),
   };
 }
+
+const byOrder = (a: Row, b: Row): number => {
+  const [first, second] = [a.limitOrder ?? '', b.limitOrder ?? ''];
+  if (first !== second) return first < second ? -1 : 1;
+  return a.serial - b.serial;
+};
+
+/** Jobs as limits of keys see them. */
+export const KEYED_JOBS: KeyedKind<Row> = {
+  read: ({ id, nextRunAt, limitOrder }) => ({
+    id,
+    dueAt: nextRunAt,
+    ...(limitOrder === undefined ? {} : { limitOrder }),
+  }),
+  byTurn,
+  byOrder,
+};

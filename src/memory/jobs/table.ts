@@ -4,7 +4,7 @@ import type { JobRecord, JobStatus } from '../../core/records/job.js';
 import type { ClusterBrief, Lease, NewJob } from '../../store/port.js';
 import type { Admission } from '../admission.js';
 import type { MemoryTransaction } from '../transaction.js';
-import { isIdle, newKey, type KeyState } from './keys.js';
+import { isIdle, newKey, type KeyState } from '../limits/keys.js';
 import { Drafts } from './drafts.js';
 import { assign, claimFields, copyOf, toRecord, type Row } from './records.js';
 
@@ -28,12 +28,12 @@ export class Table {
   /** Pending rows by name, so that claims do not scan finished jobs. No set is empty. */
   readonly pending: Map<string, Set<Row>> = new Map();
   /** The live rows of each name by their keys. */
-  readonly keys: Map<string, Map<string, KeyState>> = new Map();
+  readonly keys: Map<string, Map<string, KeyState<Row>>> = new Map();
   /** Names that are claimed by their keys: the end of a job may let another one of its key run. */
   readonly keyed: Set<string> = new Set();
   /** How many turns keys have had. */
   turns = 0;
-  readonly #places = new WeakMap<Row, KeyState>();
+  readonly #places = new WeakMap<Row, KeyState<Row>>();
   /** Called with the id of each job that changes. */
   readonly watchers: Set<(ids: readonly string[]) => void> = new Set();
   readonly #drafts = new WeakMap<MemoryTransaction, Drafts>();
@@ -163,7 +163,7 @@ export class Table {
   }
 
   /** Returns the key's state, or undefined if nothing of it is live. */
-  keyOf({ name, limitKey = '' }: Pick<Row, 'name' | 'limitKey'>): KeyState | undefined {
+  keyOf({ name, limitKey = '' }: Pick<Row, 'name' | 'limitKey'>): KeyState<Row> | undefined {
     return this.keys.get(name)?.get(limitKey);
   }
 
@@ -178,8 +178,8 @@ export class Table {
       return;
     }
     const { name, limitKey = '' } = row;
-    const keys = this.keys.get(name) ?? new Map<string, KeyState>();
-    const state = keys.get(limitKey) ?? newKey(limitKey);
+    const keys = this.keys.get(name) ?? new Map<string, KeyState<Row>>();
+    const state = keys.get(limitKey) ?? newKey<Row>(limitKey);
     if (this.#places.get(row) !== state) this.#leaveKey(row);
     this.keys.set(name, keys.set(limitKey, state));
     this.#places.set(row, state);
@@ -206,7 +206,7 @@ export class Table {
     if (keys?.size === 0) this.keys.delete(name);
   }
 
-  #keyFreed(state: KeyState, name: string): void {
+  #keyFreed(state: KeyState<Row>, name: string): void {
     if (this.keyed.has(name) && state.pending.size > 0) this.context.wake(name);
   }
 

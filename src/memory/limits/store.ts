@@ -1,8 +1,15 @@
 import type { Clock } from '../../core/clock.js';
-import { scopeText, type LimitStore, type ScopeDefinition, type ScopeRef } from '../../store/port.js';
-import { copyOf } from '../jobs/records.js';
-import { keyUses } from '../jobs/keys.js';
+import {
+  scopeText,
+  type KeyRule,
+  type KeyUse,
+  type LimitStore,
+  type ScopeDefinition,
+  type ScopeRef,
+} from '../../store/port.js';
+import { copyOf, KEYED_JOBS } from '../jobs/records.js';
 import type { Table } from '../jobs/table.js';
+import { keyUses, type KeysAsked } from './keys.js';
 import { dropped, exchange, newScope, toScopeRecord, turned, type Scope } from '../../store/scope.js';
 
 interface Entry {
@@ -14,11 +21,13 @@ interface Entry {
 export interface MemoryLimitsOptions {
   readonly clock: Clock;
   readonly table: Table;
+  /** The keys of a reactive task. */
+  readonly taskKeys: (name: string, rule: KeyRule, which: KeysAsked) => readonly KeyUse[];
   readonly freed: (scopes: readonly ScopeRef[]) => void;
 }
 
 /** The limits of a memory store. Each method does its work before its first await, so each is atomic. */
-export function memoryLimits({ clock, table, freed }: MemoryLimitsOptions): LimitStore {
+export function memoryLimits({ clock, table, taskKeys, freed }: MemoryLimitsOptions): LimitStore {
   const entries = new Map<string, Entry>();
   return {
     exchange: async (life, asks) => {
@@ -70,7 +79,9 @@ export function memoryLimits({ clock, table, freed }: MemoryLimitsOptions): Limi
       freed([ref]);
       return true;
     },
-    keys: async (name, rule, which) =>
-      keyUses(table.keys.get(name)?.values() ?? [], table.now(), rule, which),
+    keys: async ({ kind, name }, rule, which) =>
+      kind === 'task'
+        ? taskKeys(name, rule, which)
+        : keyUses(KEYED_JOBS, table.keys.get(name)?.values() ?? [], table.now(), rule, which),
   };
 }

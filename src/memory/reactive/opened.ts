@@ -1,9 +1,17 @@
-import { EVERYTHING, type Cluster, type ClusterBrief, type Leader } from '../../store/port.js';
+import {
+  EVERYTHING,
+  type Cluster,
+  type ClusterBrief,
+  type KeyRule,
+  type KeyUse,
+  type Leader,
+} from '../../store/port.js';
 import type { ForgettingStore } from '../../store/forgetting.js';
 import type { Partition, Partitioning } from '../../store/partitions.js';
 import type { LoadedReactive } from '../../store/helpers/deferred-reactive.js';
 import type { PlanStore, TaskPlan, TaskStore } from '../../store/reactive.js';
 import type { MemoryCollection } from '../collection.js';
+import { keyUses, type KeysAsked } from '../limits/keys.js';
 import type { MemoryTransaction } from '../transaction.js';
 import { MemoryFeed } from './feed.js';
 import type { ChangeLog } from './log.js';
@@ -13,7 +21,7 @@ import { MemoryRegistry } from './registry.js';
 import * as claiming from './tasks/claim.js';
 import * as finding from './tasks/find.js';
 import * as holding from './tasks/hold.js';
-import { cursorKey } from './tasks/row.js';
+import { cursorKey, KEYED_TASKS } from './tasks/row.js';
 import * as settling from './tasks/settle.js';
 import { TaskTable } from './tasks/table.js';
 import { unfinished } from './unfinished.js';
@@ -100,6 +108,11 @@ export class MemoryTaskStore implements LoadedReactive<MemoryTransaction> {
 
   get leader(): Leader | undefined {
     return this.planner.leader;
+  }
+
+  /** The keys of a task, for people. */
+  keyUses(task: string, rule: KeyRule, which: KeysAsked): readonly KeyUse[] {
+    return keyUses(KEYED_TASKS, this.table.keysOf(task).values(), this.#options.now(), rule, which);
   }
 
   /** For `tidemill/testing`: the work that is left at this moment, in words. */

@@ -3,7 +3,9 @@ import type { TraceContext } from '../../core/tracer.js';
 import type { Poisoned, TaskPlan } from '../../store/reactive.js';
 import { isRunning, newTaskRow, type TaskRow } from './tasks/row.js';
 import type { TaskTable } from './tasks/table.js';
-import { isEqual, textOf, type Plain } from './query/values.js';
+import { isEqual, isPlain, textOf, type Plain } from './query/values.js';
+
+const LONGEST_KEY = 1_024;
 
 const after = (at: Date, ms: number): Date => new Date(at.getTime() + ms);
 const latest = (...times: readonly (Date | undefined)[]): Date =>
@@ -17,8 +19,33 @@ function planNew(table: TaskTable, of: TaskPlan, id: unknown, snapshot: Plain, t
     scheduledAt: due,
     initialScheduledAt: due,
     lastObservedValues: snapshot,
+    limitKey: keyOf(of, snapshot),
     trace,
   });
+}
+
+/** The key of a document; undefined if the task has none. Planning refuses no document, so a bad key counts as ''. */
+function keyOf({ limitKey }: TaskPlan, snapshot: Plain): string | undefined {
+  if (limitKey === undefined) return undefined;
+  let value: unknown = snapshot;
+  for (const field of limitKey.split('.'))
+    value = isPlain(value) && Object.hasOwn(value, field) ? value[field] : undefined;
+  const text = typeof value === 'number' || typeof value === 'bigint' ? String(value) : value;
+  return typeof text === 'string' && text.length <= LONGEST_KEY ? text : '';
+}
+
+/** A running task keeps the key under which it was claimed until its end. */
+function keyed(row: TaskRow, key: string | undefined): Pick<TaskRow, 'limitKey' | 'nextLimitKey'> {
+  const { limitKey, nextLimitKey } = row;
+  if (key === undefined) return { limitKey, nextLimitKey };
+  return isRunning(row) ? { limitKey, nextLimitKey: key } : { limitKey: key, nextLimitKey: undefined };
+}
+
+/** The definition may have got its key after the task was planned. */
+function rekey(table: TaskTable, row: TaskRow, key: string | undefined): void {
+  const { limitKey } = row;
+  Object.assign(row, keyed(row, key));
+  if (row.limitKey !== limitKey) table.keep(row);
 }
 
 /** Returns when a task whose document has just changed is due. */
@@ -50,6 +77,7 @@ function planChanged(
       status: running ? ('processing_dirty' as const) : ('pending' as const),
       overtaken: row.overtaken || (running && changed),
       lastObservedValues: snapshot,
+      ...keyed(row, keyOf(of, snapshot)),
       unplannable: false,
       matched: true,
       waitingSince: since,
@@ -72,9 +100,12 @@ function planOne(table: TaskTable, of: TaskPlan, id: unknown, trace?: TraceConte
   if (row === undefined) planNew(table, of, id, snapshot, trace);
   else if (!row.matched || !isEqual(row.lastObservedValues, snapshot))
     planChanged(table, of, row, snapshot, trace);
-  // The attempt may be about to skip because of an earlier state: `touched` tells its settlement that the document
-  // matched since.
-  else if (isRunning(row)) row.touched = true;
+  else {
+    rekey(table, row, keyOf(of, snapshot));
+    // The attempt may be about to skip because of an earlier state: `touched` tells its settlement that the document
+    // matched since.
+    if (isRunning(row)) row.touched = true;
+  }
   return undefined;
 }
 

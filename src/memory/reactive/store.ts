@@ -3,7 +3,7 @@ import { deferReactive } from '../../store/helpers/deferred-reactive.js';
 import type { ForgettingStore } from '../../store/forgetting.js';
 import type { Parts } from '../../store/parts.js';
 import type { Partitioning } from '../../store/partitions.js';
-import type { Leader } from '../../store/port.js';
+import type { KeyUse, Leader } from '../../store/port.js';
 import type { PlannerStore, PlanStore, ReactiveStore, TaskPlan, TaskStore } from '../../store/reactive.js';
 import type { MemoryTransaction } from '../transaction.js';
 import { compilePlan } from './compile.js';
@@ -47,6 +47,11 @@ export class MemoryReactive implements ReactiveStore<MemoryTransaction> {
   get opened(): MemoryTaskStore {
     if (this.#open.loaded !== undefined) return this.#open.loaded;
     throw new Error('nothing is loaded yet: await store.loadParts()');
+  }
+
+  /** The keys of a task, for people; none before the first call of this port. */
+  keyUses(...asked: Parameters<MemoryTaskStore['keyUses']>): readonly KeyUse[] {
+    return this.#open.loaded?.keyUses(...asked) ?? [];
   }
 
   /** For `tidemill/testing`: the work that is left at this moment, in words. */

@@ -14,7 +14,8 @@ import { isSilent } from '../cluster/silent-writers.js';
 import { BSON_OPTIONS, literal, run, type Mongo } from '../context.js';
 import { hash, SCHEMA_VERSION, toRecord, toText, type JobDocument, type Key } from './document.js';
 import { aggregateExact, bytesOf, findExact } from '../exact.js';
-import { claimKeyed, type KeyedAnswer, type Turns } from './keys/claim.js';
+import { claimEachKeyed, keyedOf, together, withoutKeyed, type Turns } from '../limits/keys/claim.js';
+import { keyedJobs } from './keyed.js';
 import { takeEach, takeMany } from './take.js';
 import { sliceOf, windowOf, type Skips, type Windows } from '../slices.js';
 import { clusterPipeline, readCluster } from './peek.js';
@@ -169,59 +170,16 @@ export async function claim(
   request: ClaimRequest,
 ): Promise<ClaimAnswer> {
   return run('claim', async () => {
-    const keyed = [...request.limits].filter(([, { keys }]) => keys !== undefined);
-    const parts = keyed.length === 0 ? [] : await claimEachKeyed(mongo, turns, request, keyed);
+    const keyed = keyedOf(request).map(([name, limit]) => ({ work: keyedJobs(mongo, name), limit }));
+    const parts: Taken[] = keyed.length === 0 ? [] : await claimEachKeyed(mongo, turns, request, keyed);
     const took = parts.reduce((sum, { rows }) => sum + rows.length, 0);
-    const limits = keyed.length === 0 ? request.limits : without(request, keyed);
-    const rest = { ...request, limits, total: request.total - took };
-    if (limits.size > 0 && rest.total > 0) parts.push(await claimPlain(mongo, windows, rest));
+    const rest = keyed.length === 0 ? request : withoutKeyed(request, took);
+    if (rest.limits.size > 0 && rest.total > 0) parts.push(await claimPlain(mongo, windows, rest));
     const rows = parts.flatMap((part) => part.rows);
     if (rows.some((job) => isSilent(job['wake']))) mongo.silent.heard();
     const jobs = rows.map((row) => ({ ...toRecord(row), ...bytesOf(row) }));
     return { jobs: jobs.sort(byJobOrder), ...together(parts.map(({ answer }) => answer)) };
   });
-}
-
-const without = ({ limits }: ClaimRequest, keyed: readonly Keyed[]): ClaimRequest['limits'] => {
-  const names = new Set(keyed.map(([name]) => name));
-  return new Map([...limits].filter(([name]) => !names.has(name)));
-};
-
-type Keyed = readonly [name: string, limit: NameLimit];
-
-/** Each name with keys gets its share of the whole; the names without share what is left. */
-async function claimEachKeyed(
-  mongo: Mongo,
-  turns: Turns,
-  request: ClaimRequest,
-  keyed: readonly Keyed[],
-): Promise<Taken[]> {
-  const offers = new Map([...request.limits].map(([name, { max }]) => [name, max]));
-  const shares = fairShare(offers, request.total);
-  const claims = await Promise.allSettled(
-    keyed.map(([name, limit]): Promise<KeyedAnswer> => {
-      const max = Math.min(limit.max, shares.get(name) ?? 0);
-      return claimKeyed(mongo, turns, request, { name, limit: { ...limit, max } });
-    }),
-  );
-  return claims.map((claimed) => {
-    if (claimed.status === 'rejected') throw claimed.reason;
-    return claimed.value;
-  });
-}
-
-/** Several answers as one; there is at least one. */
-function together(answers: readonly Taken['answer'][]): Taken['answer'] {
-  const [first, ...others] = answers;
-  if (first === undefined) throw new Error('a claim of no name');
-  if (others.length === 0) return first;
-  const heldUp = new Map(answers.flatMap((answer) => [...(answer.heldUp ?? [])]));
-  return {
-    asked: answers.reduce((sum, { asked }) => sum + asked, 0),
-    more: answers.some(({ more }) => more),
-    ...(heldUp.size === 0 ? {} : { heldUp }),
-    cluster: (answers.at(-1) ?? first).cluster,
-  };
 }
 
 export async function claimedUnder(

@@ -6,7 +6,7 @@ import type { Inserted, NewJob, UniqueKey } from '../../store/port.js';
 import { literal, run, type Mongo } from '../context.js';
 import { isDuplicate } from '../errors.js';
 import { afterTransaction } from '../cluster/messages.js';
-import { markKeys } from './keys/document.js';
+import { markKeys } from '../limits/keys/document.js';
 import {
   limitMovedTo,
   movedTo,

@@ -7,7 +7,7 @@ import { needOpenTransaction, needTransactions, run, type Mongo } from '../conte
 import { toDocument, toRecord, type JobDocument } from './document.js';
 import { loadExisting } from './parts.js';
 import { duplicatesOf, isDuplicate, isTimeLimit, isUnconfirmed } from '../errors.js';
-import { markKeys, type Mark } from './keys/document.js';
+import { markKeys, type Mark } from '../limits/keys/document.js';
 import { liveKey, rival, winners } from './winners.js';
 
 /** A key that is taken and then free again this many times in a row is a fault, not a race. */

@@ -9,7 +9,7 @@ import { keysFor, limitMovedTo, movedTo, toRecord, type JobDocument, type Key } 
 import { isDuplicate, isTimeLimit } from '../errors.js';
 import { loadExisting } from './parts.js';
 import { get } from './find.js';
-import { markKeys } from './keys/document.js';
+import { markKeys } from '../limits/keys/document.js';
 
 type RetentionOf = (name: string) => RetentionMs;
 /** A job that changes state between read and write this many times in a row is a fault, not a race. */

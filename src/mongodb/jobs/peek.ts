@@ -12,7 +12,7 @@ import {
 import type { TaskState } from '../../store/reactive.js';
 import { run, type GlobalDocument, type Mongo } from '../context.js';
 import { SCHEMA_VERSION } from './document.js';
-import { markKeys, type Mark } from './keys/document.js';
+import { markKeys, type Mark } from '../limits/keys/document.js';
 import { ANY_DATE } from '../indexes.js';
 
 /** The rows as one document, which exists even if there are none, with the server's time. */

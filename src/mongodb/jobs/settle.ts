@@ -17,8 +17,8 @@ import {
 import { findExact } from '../exact.js';
 import { writeOnce } from '../majority.js';
 import { noteSession } from '../cluster/sessions.js';
-import { markKeys } from './keys/document.js';
-import { freeAfter, freedBy, freeKeys } from './keys/free.js';
+import { markKeys } from '../limits/keys/document.js';
+import { freeAfter, freedBy, freeKeys } from '../limits/keys/free.js';
 
 /** Removed from a job that is no longer held. */
 const LEASE_FIELDS = ['claimedBy', 'lastHeartbeat', 'heartbeatInterval', 'startedToken'];

@@ -1,5 +1,6 @@
 import type { Document } from 'mongodb';
 import {
+  type KeyedScope,
   type LimitStore,
   type ScopeAsk,
   type ScopeDefinition,
@@ -12,8 +13,11 @@ import { grantStarts, sliceMs, spacingMs, startsInWindow, toleranceMs } from '..
 import { send } from '../cluster/messages.js';
 import { run, type Mongo } from '../context.js';
 import { isDuplicate } from '../errors.js';
-import { keyUses } from '../jobs/keys/uses.js';
-import { repairKeys } from '../jobs/keys/repair.js';
+import { keyedJobs } from '../jobs/keyed.js';
+import { publishedTasks } from '../reactive/keyed.js';
+import { repairKeys } from './keys/repair.js';
+import { keyUses } from './keys/uses.js';
+import type { KeyedWork } from './keys/work.js';
 import {
   CLOSED,
   dropPipeline,
@@ -64,7 +68,9 @@ const newScope = (scope: ScopeRef, definition: ScopeDefinition): Document => ({
 });
 
 /** The limits of a MongoDB. Each scope is one document of the globals collection, changed by one write per exchange. */
-export function limitStore(mongo: () => Mongo): LimitStore {
+export function limitStore(mongo: () => Mongo, tasksOf: (collection: string) => string): LimitStore {
+  const workOf = async ({ kind, name }: KeyedScope): Promise<KeyedWork | undefined> =>
+    kind === 'job' ? keyedJobs(mongo(), name) : publishedTasks(mongo(), tasksOf, name);
   const freed = (scopes: readonly ScopeRef[]): Promise<void> =>
     send(mongo(), { kind: 'freed', scopes: scopes.map(({ kind, name }) => [kind, name] as const) });
 
@@ -130,8 +136,16 @@ export function limitStore(mongo: () => Mongo): LimitStore {
       await freed([scope]);
       return true;
     },
-    keys: (name, rule, which) => run('read keys', () => keyUses(mongo(), name, rule, which)),
-    repairKeys: (name, rule) => run('repair keys', () => repairKeys(mongo(), name, rule)),
+    keys: (scope, rule, which) =>
+      run('read keys', async () => {
+        const work = await workOf(scope);
+        return work === undefined ? [] : keyUses(mongo(), work, rule, which);
+      }),
+    repairKeys: (scope, rule) =>
+      run('repair keys', async () => {
+        const work = await workOf(scope);
+        return work === undefined ? 0 : repairKeys(mongo(), work, rule);
+      }),
   };
 }
 

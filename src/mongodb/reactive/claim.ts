@@ -18,7 +18,17 @@ import { isBadValue } from '../errors.js';
 import { aggregateExact, bytesOf, findExact } from '../exact.js';
 import { sliceOf, windowOf, type Skips, type Windows } from '../slices.js';
 import { readTaskCluster, taskClusterPipeline } from '../jobs/peek.js';
+import {
+  claimEachKeyed,
+  keyedOf,
+  together,
+  withoutKeyed,
+  type KeyedAnswer,
+  type Turns,
+} from '../limits/keys/claim.js';
+import type { ClaimableWork, TakeRules } from '../limits/keys/work.js';
 import { inTime } from '../jobs/take.js';
+import { keyedTasks } from './keyed.js';
 import { OURS, TASK_VERSION, textOf, toRecord, type TaskKey } from './document.js';
 import { queryOf } from './plan/filter.js';
 import { bisect } from './plan/bisect.js';
@@ -197,10 +207,14 @@ async function candidates(
 /**
  * Every precondition is in the write. An attempt counts from here; the settlement takes it back if it must not count.
  */
-async function take(place: Place, keys: readonly TaskKey[], request: ClaimRequest): Promise<number> {
+async function take(
+  place: Place,
+  keys: readonly TaskKey[],
+  request: ClaimRequest,
+  { also = inTime(request, '$task'), ...limit }: Partial<TakeRules> = {},
+): Promise<number> {
   const due = { $lte: ['$scheduledAt', '$$NOW'] };
-  const permitted = inTime(request, '$task');
-  const $expr = permitted === undefined ? due : { $and: [due, permitted] };
+  const $expr = also === undefined ? due : { $and: [due, also] };
   const { matchedCount } = await place.tasks.updateMany(
     { _id: { $in: keys as never[] }, ...OURS, status: 'pending', $expr },
     [
@@ -215,6 +229,7 @@ async function take(place: Place, keys: readonly TaskKey[], request: ClaimReques
       },
       { $unset: ['waitingSince', 'deferredUntil', 'touched', 'overtaken'] },
     ],
+    limit,
   );
   return matchedCount;
 }
@@ -280,37 +295,78 @@ async function readMatching(
   }));
 }
 
-export async function claim(
+/** Tasks of names whose keys do not matter. */
+async function claimPlain(
   sources: MongodbSources,
   plans: Plans,
   windows: Windows,
   request: ClaimRequest,
+): Promise<KeyedAnswer<TaskRecord>> {
+  const { keys, more, cluster } = await candidates(sources, plans, windows, request);
+  const groups = [...bySource(plans, [...keys.keys()]).values()];
+  const taken = await Promise.allSettled(
+    groups.map(async ({ source, tasks }) => {
+      const place = await sources.open(source);
+      const all = tasks.flatMap((task) => keys.get(task) ?? []);
+      if (all.length === 0 || (await take(place, all, request)) === 0) return [];
+      const reads = tasks.map((task) =>
+        readTaken(place, plans.get(task) as TaskPlan, keys.get(task) ?? [], request.token),
+      );
+      return (await Promise.all(reads)).flat();
+    }),
+  );
+  // All writes have ended by now. If one failed, the caller can reliably read what the token holds.
+  const jobs = taken.flatMap((one) => {
+    if (one.status === 'rejected') throw one.reason;
+    return one.value;
+  });
+  for (const [task, list] of keys) {
+    const took = jobs.filter(({ name }) => name === task).length;
+    windows.learn(task, request.limits.get(task) as NameLimit, list.length, took);
+  }
+  const asked = [...keys.values()].reduce((sum, list) => sum + list.length, 0);
+  return { rows: jobs, answer: { asked, more, cluster } };
+}
+
+/** The tasks of a name whose keys have limits. */
+function claimable(place: Place, plan: TaskPlan, { limits }: ClaimRequest): ClaimableWork<TaskRecord> {
+  return {
+    ...keyedTasks(place.tasks, plan.task, [...limits.keys()]),
+    take: async (ids, request, rules) => {
+      const keys = ids as readonly TaskKey[];
+      if ((await take(place, keys, request, rules)) === 0) return [];
+      const rows = await readTaken(place, plan, keys, request.token);
+      return rows.map((row) => ({ id: row.key, lockedAt: row.lockedAt as Date, row }));
+    },
+  };
+}
+
+/** What claims remember from one to the next. */
+export interface ClaimMemory {
+  readonly windows: Windows;
+  readonly turns: Turns;
+}
+
+export async function claim(
+  sources: MongodbSources,
+  plans: Plans,
+  { windows, turns }: ClaimMemory,
+  request: ClaimRequest,
 ): Promise<ClaimAnswer<TaskRecord>> {
   return run('claim tasks', async () => {
-    const { keys, more, cluster } = await candidates(sources, plans, windows, request);
-    const groups = [...bySource(plans, [...keys.keys()]).values()];
-    const taken = await Promise.allSettled(
-      groups.map(async ({ source, tasks }) => {
-        const place = await sources.open(source);
-        const all = tasks.flatMap((task) => keys.get(task) ?? []);
-        if (all.length === 0 || (await take(place, all, request)) === 0) return [];
-        const reads = tasks.map((task) =>
-          readTaken(place, plans.get(task) as TaskPlan, keys.get(task) ?? [], request.token),
-        );
-        return (await Promise.all(reads)).flat();
+    const keyed = await Promise.all(
+      keyedOf(request).flatMap(([task, limit]) => {
+        const plan = plans.get(task);
+        if (plan === undefined) return [];
+        return sources.open(plan.source).then((place) => ({ work: claimable(place, plan, request), limit }));
       }),
     );
-    // All writes have ended by now. If one failed, the caller can reliably read what the token holds.
-    const jobs = taken.flatMap((one) => {
-      if (one.status === 'rejected') throw one.reason;
-      return one.value;
-    });
-    for (const [task, list] of keys) {
-      const took = jobs.filter(({ name }) => name === task).length;
-      windows.learn(task, request.limits.get(task) as NameLimit, list.length, took);
-    }
-    const asked = [...keys.values()].reduce((sum, list) => sum + list.length, 0);
-    return { jobs: jobs.sort(byTaskOrder), asked, more, cluster };
+    const parts = keyed.length === 0 ? [] : await claimEachKeyed(sources.mongo, turns, request, keyed);
+    const took = parts.reduce((sum, { rows }) => sum + rows.length, 0);
+    const rest = keyed.length === 0 ? request : withoutKeyed(request, took);
+    if (rest.limits.size > 0 && rest.total > 0) parts.push(await claimPlain(sources, plans, windows, rest));
+    const jobs = parts.flatMap(({ rows }) => rows);
+    return { jobs: jobs.sort(byTaskOrder), ...together(parts.map(({ answer }) => answer)) };
   });
 }
 

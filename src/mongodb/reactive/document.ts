@@ -59,6 +59,7 @@ function readable(value: unknown): unknown {
 }
 
 const FIELDS = [
+  'limitKey',
   'firstErrorAt',
   'lastError',
   'lastSuccess',

@@ -3,6 +3,8 @@ import type { ForgettingStore } from '../../store/forgetting.js';
 import type { Source } from '../../store/reactive.js';
 import { run, type GlobalDocument, type Mongo } from '../context.js';
 import { findExact } from '../exact.js';
+import { ruleId } from '../limits/keys/document.js';
+import { ownerOf } from './keyed.js';
 import { keysOf } from './plan/walk.js';
 import { MOST_PARTITIONS } from '../../store/partitions.js';
 import { definedSources, idsOf } from './registry.js';
@@ -53,6 +55,8 @@ export function forgetting(sources: MongodbSources): ForgettingStore {
           others.has(name) ? [] : everyPartition.map((ids) => ids.checkpoint(source)),
         );
         await globals().deleteMany({ _id: { $in: unused } });
+        const keys = { kind: 'key' as const, name: ownerOf(task) };
+        await globals().deleteMany({ $or: [keys, { _id: ruleId(ownerOf(task)) }] });
         await globals().deleteMany(definitionsOf(task));
       }),
   };

@@ -7,8 +7,7 @@ import { run, tokensOf } from '../context.js';
 import { findExact } from '../exact.js';
 import { RUNNING } from './claim.js';
 import { textOf, toRecord, type TaskKey } from './document.js';
-import type { SourceOf } from './settle.js';
-import { nameOfSource, type MongodbSources } from './sources.js';
+import { nameOfSource, type MongodbSources, type SourceOf } from './sources.js';
 
 /** Deciding what becomes of a task needs no snapshot. */
 const WITHOUT_SNAPSHOT = { lastObservedValues: 0 } as const;

@@ -16,14 +16,15 @@ import * as finding from './query/find.js';
 import * as holding from './hold.js';
 import * as insight from './query/insight.js';
 import * as planning from './plan/plan.js';
+import { checkKeyed } from './keyed.js';
 import { WHOLE } from './partition.js';
 import { partitioning } from './partitioning.js';
 import { planTogether } from './plan/together.js';
 import { definedSources, plannerStore } from './registry.js';
 import { reprocess, retryMany } from './plan/reset.js';
 import type { Located } from './query/select.js';
-import { settle, settleIn, type SourceOf } from './settle.js';
-import { MongodbSources, nameOfSource } from './sources.js';
+import { settle, settleIn } from './settle.js';
+import { MongodbSources, nameOfSource, type SourceOf } from './sources.js';
 import * as walking from './plan/walk.js';
 
 /** Everything about reactive tasks that a process which only enqueues does without. */
@@ -48,6 +49,7 @@ export function openReactive(
           const where = `reactiveTask(${show(plan.task)})`;
           // Check again: a store that was given as a URL did not exist when the task was defined.
           checkPlan(where, plan);
+          checkKeyed(where, plan, mongo());
           await sources.prepare(where, plan);
           await planning.ask(where, sources, plan);
         }
@@ -94,7 +96,7 @@ function taskStore(
   plans: () => ReadonlyMap<string, TaskPlan>,
 ): TaskStore<ClientSession> {
   const fetcher = mongodbFetcher(() => sources);
-  const windows = new Windows();
+  const memory: claiming.ClaimMemory = { windows: new Windows(), turns: new Map() };
   /** Sources of tasks that other instances defined, learned from the registry. */
   const elsewhere = new Map<string, Source>();
   const sourceOf: SourceOf = (task) => {
@@ -116,7 +118,7 @@ function taskStore(
   const globals = (): Mongo['globals'] => sources.mongo.globals;
   return {
     peek: (tasks) => claiming.look(sources, plans(), tasks),
-    claim: (request) => claiming.claim(sources, plans(), windows, request),
+    claim: (request) => claiming.claim(sources, plans(), memory, request),
     claimedUnder: (instance, token) => claiming.claimedUnder(sources, plans(), instance, token),
     settle: (settlements) => settle(sources, settlements, sourceOf),
     settleIn: (settlement, session) => settleIn(sources, settlement, sourceOf, session),

@@ -9,10 +9,9 @@ import { writeOnce } from '../majority.js';
 import { noteSession } from '../cluster/sessions.js';
 import { RUNNING } from './claim.js';
 import { textOf, type TaskKey } from './document.js';
-import type { MongodbSources } from './sources.js';
-
-/** Returns the source of a task, whose collection of tasks holds it. */
-export type SourceOf = (task: string) => Source;
+import { settledUnder } from './hold.js';
+import { freeAfterCommit, freeSettled } from './keyed.js';
+import type { MongodbSources, SourceOf } from './sources.js';
 
 const DIRTY = { $eq: ['$status', 'processing_dirty'] };
 /**
@@ -41,6 +40,8 @@ function settlePipeline(group: readonly TaskSettlement[]): Document[] {
   const set: Document = {
     status: unlessDirty(first.status, { $cond: [OVERSIZED, 'failed', 'pending'] }),
     lockedAt: null,
+    // A change while the task ran moves it to its new key now.
+    limitKey: { $ifNull: ['$nextLimitKey', '$limitKey'] },
     attempts: unlessDirty(attempts, first.resetRetries || first.success !== undefined ? 0 : attempts),
     ...(first.by === 'reclaimer' ? { leaseToken: null } : {}),
     ...(first.scheduledAt === undefined
@@ -82,7 +83,7 @@ function settlePipeline(group: readonly TaskSettlement[]): Document[] {
   return [
     ...(group.length > 1 ? [{ $set: { _at: position } }] : []),
     { $set: set },
-    { $unset: ['claimedBy', 'startedToken', 'touched', 'overtaken', '_at'] },
+    { $unset: ['claimedBy', 'startedToken', 'touched', 'overtaken', 'nextLimitKey', '_at'] },
   ];
 }
 
@@ -170,7 +171,10 @@ export async function settle(
     await Promise.all(
       groupsOf(settlements).map(async (group) => {
         const [{ name }] = group as [TaskSettlement];
-        const answered = await settleGroup(sources, group, sourceOf(name));
+        const source = sourceOf(name);
+        const answered = await settleGroup(sources, group, source);
+        const settled = group.filter((_one, at) => answered[at] === 'settled');
+        await freeSettled(sources.mongo, sources.place(source).tasks, settled);
         for (const [index, one] of group.entries()) answers.set(one, answered[index] as SettleAnswer);
       }),
     );
@@ -197,5 +201,8 @@ export async function settleIn(
       session,
     },
   );
+  const { lease } = settlement;
+  if (matchedCount === 1)
+    freeAfterCommit(sources.mongo, tasks, settlement, session, () => settledUnder(sources, lease, sourceOf));
   return matchedCount === 1 ? 'settled' : 'lost';
 }

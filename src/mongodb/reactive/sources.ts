@@ -14,6 +14,9 @@ import {
 } from '../indexes.js';
 import { Majority } from '../majority.js';
 
+/** Returns the source of a task, whose collection of tasks holds it. */
+export type SourceOf = (task: string) => Source;
+
 /** A source and its task collection, open. */
 export interface Place {
   readonly db: Db;

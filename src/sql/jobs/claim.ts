@@ -5,8 +5,9 @@ import { briefJson, readBrief, type BriefRow } from '../cluster/cluster.js';
 import type { Sql } from '../connection/connection.js';
 import type { Queryable } from '../connection/driver.js';
 import { run } from '../connection/errors.js';
-import { claimByKeys } from './claim-keyed.js';
-import { CLAIMED, claimedRecord, recordColumns, records } from './record.js';
+import { claimByKeys, claimParts, heldUpOf, quotedText } from '../limits/claim-keyed.js';
+import { keyedJobs } from '../schema/migrations/keyed-table.js';
+import { CLAIMED, CLAIMED_BY_KEY, claimedRecord, recordColumns, records } from './record.js';
 import { answering } from '../connection/rows.js';
 import { isStorable, timeText } from '../connection/values.js';
 
@@ -145,34 +146,11 @@ export async function claim(sql: Sql, request: ClaimRequest): Promise<ClaimAnswe
     const values = valuesOf(request, ids, request.total);
     return claimBy(sql, sql.driver.prepared, request, hintedStatement(sql), values, []);
   }
-  const all = [...request.limits];
-  const keyed = all.filter(([, { keys }]) => keys !== undefined);
-  if (keyed.length === 0) return claimPlain(sql, request, all, request.total);
-  if (keyed.length === all.length) return claimKeyed(sql, request, keyed, request.total);
-  return claimBoth(sql, request, keyed);
-}
-
-/** Names with limits per key and names without: one after the other, and chance says which is first. */
-async function claimBoth(sql: Sql, request: ClaimRequest, keyed: Limits): Promise<ClaimAnswer> {
-  const plain = [...request.limits].filter(([, { keys }]) => keys === undefined);
-  const parts = [
-    { size: keyed.length, take: (total: number) => claimKeyed(sql, request, keyed, total) },
-    { size: plain.length, take: (total: number) => claimPlain(sql, request, plain, total) },
-  ];
-  const isSwapped = Math.random() * request.limits.size >= keyed.length;
-  const [one, other] = (isSwapped ? parts.reverse() : parts) as [(typeof parts)[0], (typeof parts)[0]];
-  const first = await one.take(Math.ceil((request.total * one.size) / request.limits.size));
-  const left = request.total - first.jobs.length;
-  if (left === 0) return { ...first, more: true };
-  const second = await other.take(left);
-  const heldUp = first.heldUp ?? second.heldUp;
-  return {
-    jobs: [...first.jobs, ...second.jobs].sort(byJobOrder),
-    asked: first.asked + second.asked,
-    more: first.more || second.more,
-    ...(heldUp === undefined ? {} : { heldUp }),
-    cluster: second.cluster,
-  };
+  return claimParts<JobRecord>(request.limits, request.total, {
+    keyed: (names, total) => claimKeyed(sql, request, names, total),
+    plain: (names, total) => claimPlain(sql, request, names, total),
+    inOrder: byJobOrder,
+  });
 }
 
 const valuesOf = (
@@ -194,6 +172,13 @@ function claimPlain(sql: Sql, request: ClaimRequest, names: Limits, total: numbe
   );
 }
 
+/** What a claim by keys writes. */
+const writing = ({ names: { jobs } }: Sql, { instance, token, heartbeatMs }: ClaimRequest): string => `
+  update ${jobs} j set status = 'processing', claimed_by = ${quotedText(instance.instanceId)},
+    lease_token = ${quotedText(token)}, heartbeat_interval = ${String(heartbeatMs)}, locked_at = $2, updated_at = $2
+  where j.ctid = any($1)
+  returning ${CLAIMED_BY_KEY} as json`;
+
 async function claimKeyed(
   sql: Sql,
   request: ClaimRequest,
@@ -201,16 +186,21 @@ async function claimKeyed(
   total: number,
 ): Promise<ClaimAnswer> {
   sql.notifier.claimsByKeys(keyed.map(([name]) => name));
-  const { cluster, at, names, texts } = await claimByKeys(sql, request, keyed, total);
-  const jobs = jobsOf(texts, request, new Date(at));
-  const held = names.flatMap(({ name, held }) =>
-    held === undefined ? [] : [[name, held === null ? null : new Date(held)] as const],
+  const { cluster, at, names, texts } = await run('claim', () =>
+    claimByKeys<BriefRow>(sql, {
+      work: keyedJobs(sql.names),
+      limits: keyed,
+      total,
+      brief: briefJson(sql),
+      writing: writing(sql, request),
+    }),
   );
+  const jobs = jobsOf(texts, request, new Date(at));
   return {
     jobs,
     asked: jobs.length,
     more: names.some(({ more }) => more),
-    ...(held.length === 0 ? {} : { heldUp: new Map(held) }),
+    ...heldUpOf(names),
     cluster: readBrief(sql, cluster),
   };
 }

@@ -115,7 +115,7 @@ export function limitStore(sql: () => Sql): LimitStore {
     define: (...given) => run('define a limit', () => define(sql())(...given)),
     drop: (life) => run('free the permits of an instance', () => drop(sql(), life)),
     turnBreaker: (ref, to) => run('turn a breaker', () => turnBreaker(sql(), ref, to)),
-    keys: (name, rule, which) => run('read keys', () => keyUses(sql(), name, rule, which)),
-    repairKeys: (name, rule) => run('repair keys', () => repairKeys(sql(), name, rule)),
+    keys: (scope, rule, which) => run('read keys', () => keyUses(sql(), scope, rule, which)),
+    repairKeys: (scope, rule) => run('repair keys', () => repairKeys(sql(), scope, rule)),
   };
 }

@@ -1,18 +1,27 @@
 import { StoreError } from '../../core/errors.js';
 import { byTaskOrder } from '../../core/records/claim-order.js';
 import type { TaskRecord } from '../../core/records/task.js';
-import type { ClaimAnswer, ClaimRequest, ClusterBrief, DueSummary, Instance } from '../../store/port.js';
+import type {
+  ClaimAnswer,
+  ClaimRequest,
+  ClusterBrief,
+  DueSummary,
+  Instance,
+  NameLimit,
+} from '../../store/port.js';
 import type { TaskPlan } from '../../store/reactive.js';
 import type { Sql } from '../connection/connection.js';
 import { run } from '../connection/errors.js';
 import { ms } from '../jobs/record.js';
 import { answering, rows } from '../connection/rows.js';
 import { isStorable, timeText } from '../connection/values.js';
+import { claimByKeys, claimParts, heldUpOf, quotedText } from '../limits/claim-keyed.js';
+import { keyedTasks } from '../schema/migrations/keyed-table.js';
 import { Arguments, pinned } from '../tables/arguments.js';
 import { isolated } from './plan/isolate.js';
 import { found, given, holds, namesOf } from './place.js';
 import { whereOf } from './plan/plan.js';
-import { COLUMNS, IS_RUNNING, leaseKey, records, toRecord, type ShapeOf } from './record.js';
+import { COLUMNS, IS_RUNNING, leaseKey, records, RETURNED, toRecord, type ShapeOf } from './record.js';
 import type { Shape } from '../tables/shape.js';
 import type { SqlSources } from './sources.js';
 import { withShape } from './statements.js';
@@ -181,14 +190,59 @@ async function withMatches(
   return judged.flat().sort(byTaskOrder);
 }
 
-export async function claim(
-  sources: SqlSources,
-  plans: Plans,
-  shapeOf: ShapeOf,
-  request: ClaimRequest,
+/** What a claim by keys writes. */
+const writing = (sql: Sql, { instance, token }: ClaimRequest): string => `
+  update ${namesOf(sql).tasks} k set status = 'processing', claimed_by = ${quotedText(instance.instanceId)},
+    lease_token = ${quotedText(token)}, locked_at = $2, attempts = k.attempts + 1, waiting_since = null,
+    deferred_until = null, touched = false, overtaken = false
+  where k.ctid = any($1)
+  returning ${RETURNED}`;
+
+/** One claim of one instance. */
+interface Claiming {
+  readonly sources: SqlSources;
+  readonly plans: Plans;
+  readonly shapeOf: ShapeOf;
+  readonly request: ClaimRequest;
+}
+
+type Limits = readonly (readonly [string, NameLimit])[];
+
+const tasksOf = (
+  { sources, plans, shapeOf }: Claiming,
+  texts: readonly string[],
+): Promise<readonly TaskRecord[]> =>
+  withMatches(
+    sources,
+    plans,
+    texts.map((text) => ({ ...toRecord(text, shapeOf), bytes: text.length })),
+  );
+
+async function claimKeyed(
+  claiming: Claiming,
+  limits: Limits,
+  total: number,
 ): Promise<ClaimAnswer<TaskRecord>> {
-  const { instance, token, total } = request;
-  const limits = [...request.limits]
+  const { sql } = claiming.sources;
+  const { cluster, names, texts } = await claimByKeys<TaskBriefRow>(sql, {
+    work: keyedTasks(sql.names),
+    limits,
+    total,
+    brief: briefJson(sql, ASKED),
+    writing: writing(sql, claiming.request),
+  });
+  const jobs = await tasksOf(claiming, texts);
+  const more = names.some((name) => name.more);
+  return { jobs, asked: jobs.length, more, ...heldUpOf(names), cluster: readBrief(cluster) };
+}
+
+async function claimPlain(
+  claiming: Claiming,
+  names: Limits,
+  total: number,
+): Promise<ClaimAnswer<TaskRecord>> {
+  const { sources, request } = claiming;
+  const limits = names
     .map(([name, { max, notAfter }], turn) => ({
       name,
       max: Math.min(max, total),
@@ -196,26 +250,36 @@ export async function claim(
       ...(notAfter === undefined ? {} : { until: timeText(notAfter) }),
     }))
     .filter(({ name }) => isStorable(name));
-  const values = [JSON.stringify(limits), total, instance.instanceId, token];
-  return run('claim tasks', async () => {
-    const ends = limits.some(({ until }) => until !== undefined);
-    const answer = await sources.sql.driver.query(claimStatement(sources.sql, ends), values);
-    const [first = '', ...texts] = answer.rows.map(({ json }) => json as string);
-    const { cluster, offered } = JSON.parse(first) as { cluster: TaskBriefRow; offered: number };
-    const jobs = await withMatches(
-      sources,
-      plans,
-      texts.map((text) => ({ ...toRecord(text, shapeOf), bytes: text.length })),
-    );
-    const full = ({ name, max }: { name: string; max: number }): boolean =>
-      jobs.filter((task) => task.name === name).length >= max;
-    return {
-      jobs,
-      asked: jobs.length,
-      more: offered > jobs.length || (jobs.length > 0 && limits.some(full)),
-      cluster: readBrief(cluster),
-    };
-  });
+  const values = [JSON.stringify(limits), total, request.instance.instanceId, request.token];
+  const ends = limits.some(({ until }) => until !== undefined);
+  const answer = await sources.sql.driver.query(claimStatement(sources.sql, ends), values);
+  const [first = '', ...texts] = answer.rows.map(({ json }) => json as string);
+  const { cluster, offered } = JSON.parse(first) as { cluster: TaskBriefRow; offered: number };
+  const jobs = await tasksOf(claiming, texts);
+  const full = ({ name, max }: { name: string; max: number }): boolean =>
+    jobs.filter((task) => task.name === name).length >= max;
+  return {
+    jobs,
+    asked: jobs.length,
+    more: offered > jobs.length || (jobs.length > 0 && limits.some(full)),
+    cluster: readBrief(cluster),
+  };
+}
+
+export async function claim(
+  sources: SqlSources,
+  plans: Plans,
+  shapeOf: ShapeOf,
+  request: ClaimRequest,
+): Promise<ClaimAnswer<TaskRecord>> {
+  const claiming: Claiming = { sources, plans, shapeOf, request };
+  return run('claim tasks', () =>
+    claimParts<TaskRecord>(request.limits, request.total, {
+      keyed: (limits, total) => claimKeyed(claiming, limits, total),
+      plain: (limits, total) => claimPlain(claiming, limits, total),
+      inOrder: byTaskOrder,
+    }),
+  );
 }
 
 export async function claimedUnder(

@@ -29,6 +29,8 @@ const retireStatement = ({ sql }: SqlSources): string => {
       delete from ${partitionStates} where task = $1::text
     ), aside as (
       delete from ${checkpoints} where source = any(${everyPartition("'aside:' || $1::text")})
+    ), keys as (
+      delete from ${sql.names.table('task_keys')} where name = $1::text
     ), pause as (
       delete from ${sql.names.pauses} where kind = 'tasks' and name = $1::text
     ) select to_json(exists (select from ${definitions} where task = $1::text)

@@ -17,6 +17,7 @@ export const leaseKey = (lease: { readonly key: unknown }): TaskKey => lease.key
 const PLAIN = {
   status: 'status',
   attempts: 'attempts',
+  limit_key: 'limitKey',
   last_error: 'lastError',
   claimed_by: 'claimedBy',
   lease_token: 'leaseToken',
@@ -47,6 +48,8 @@ const LEAN = [
 
 /** The columns of a whole record. The lean ones leave out the snapshot, which reclaiming a task does not need. */
 export const COLUMNS: string = `${LEAN}, last_observed_values`;
+/** The same in a `returning` clause. */
+export const RETURNED: string = `(select row_to_json(r)::text from (select ${COLUMNS}) r) as json`;
 export const LEAN_COLUMNS: string = LEAN;
 
 export const IS_RUNNING: string = `status in ${RUNNING}`;

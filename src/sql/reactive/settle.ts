@@ -44,6 +44,8 @@ const AGAIN = `(${DIRTY} or (g.skipped and k.touched))`;
 const ATTEMPTS = `(case when g.take_back then greatest(0, k.attempts - 1) else k.attempts end)`;
 
 const ASSIGNMENTS = `
+      -- A change while the task ran moves it to its new key now.
+      limit_key = coalesce(k.next_limit_key, k.limit_key), next_limit_key = null,
       status = case when ${AGAIN} then 'pending' else g.status end,
       locked_at = null, claimed_by = null, started_token = null, touched = false, overtaken = false,
       lease_token = case when g.holder then k.lease_token end,

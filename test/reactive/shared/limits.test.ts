@@ -302,4 +302,101 @@ eachPlanner('limits of reactive tasks', (aDatabase) => {
     expect(performance.now() - diedAt).toBeLessThan(1_000 + 5_000);
     outage.reach = 'up';
   });
+
+  it('never runs more tasks of a key than its limit, and lets other keys go on', async () => {
+    const database = await aDatabase();
+    const seen = new Map<string, { running: number; most: number; ended: number }>();
+    let running = 0;
+    let most = 0;
+    const all = things(30).map((thing, at) => ({
+      ...thing,
+      status: at < 20 ? 'flood' : `key-${String(at)}`,
+    }));
+    const [mill] = await planned(database, all, (one) =>
+      one.reactiveTask<Thing>({
+        ...AT_ONCE,
+        limits: { perKey: { key: 'status', concurrency: 2 } },
+        handler: async ({ watchedValues }) => {
+          const key = String(watchedValues['status']);
+          const of = seen.get(key) ?? { running: 0, most: 0, ended: 0 };
+          seen.set(key, of);
+          of.most = Math.max(of.most, (of.running += 1));
+          most = Math.max(most, (running += 1));
+          await new Promise((resolve) => setTimeout(resolve, 10));
+          running -= 1;
+          of.running -= 1;
+          of.ended += 1;
+        },
+      }),
+    );
+    await mill?.tasks.resume('t');
+    const ended = (): number => [...seen.values()].reduce((sum, of) => sum + of.ended, 0);
+    await until('all have run', () => ended() === 30);
+    expect(seen.get('flood')?.most).toBe(2);
+    expect(most).toBeGreaterThan(2);
+  });
+
+  it('says of a task that waits for its key which one that is, and shows and changes the limit', async () => {
+    const { docs, mill: aMill } = await aDatabase();
+    const mill = aMill();
+    const opened = gate();
+    await mill.reactiveTask({
+      ...AT_ONCE,
+      limits: { perKey: { key: 'status', concurrency: 1 } },
+      handler: () => opened.promise,
+    });
+    await mill.start();
+    await docs.insertMany(things(3).map((thing) => ({ ...thing, status: 'acme' })));
+    const target = { kind: 'task', name: 't' } as const;
+    const pending = async () => (await mill.tasks.find({ task: 't', status: 'pending' })).items;
+    await until('one runs, two wait', async () => {
+      const [key] = await mill.limits.keys(target);
+      return key?.running === 1 && key.due === 2;
+    });
+    expect(await mill.limits.keys(target)).toMatchObject([{ key: 'acme', running: 1, due: 2 }]);
+    const [waiting] = await pending();
+    expect(waiting?.limitKey).toBe('acme');
+    await until('it waits for its key', async () => {
+      const [reason] = await mill.why({ kind: 'tasks', id: waiting?.id ?? '' });
+      return reason?.code === 'key' && reason.text.includes('key "acme"');
+    });
+    expect((await mill.limits.get(target))?.limits.perKey).toMatchObject({ concurrency: 1 });
+    await mill.limits.set(target, { perKey: { concurrency: 2 } });
+    await until('two run', async () => (await pending()).length === 1);
+    opened.open();
+    await until(
+      'all have run',
+      async () => (await mill.tasks.count({ task: 't', status: 'completed' })) === 3,
+    );
+  });
+
+  it('frees the key of a dead instance once its lease has ended', async () => {
+    const { store, docs, mill: aMill } = await aDatabase();
+    const outage = new Outage(store());
+    const options = { leaseDuration: '1s', recoverStaleJobs: true } as const;
+    const ran: string[] = [];
+    const define = (mill: Tidemill, name: string) =>
+      mill.reactiveTask({
+        ...AT_ONCE,
+        limits: { perKey: { key: 'status', concurrency: 1 } },
+        handler: async ({ signal }) => {
+          ran.push(name);
+          if (name !== 'dying') return;
+          await new Promise((resolve) => signal.addEventListener('abort', resolve));
+          signal.throwIfAborted();
+        },
+      });
+    const dying = onStore(outage.store, options);
+    dying.on('error', () => undefined);
+    await define(dying, 'dying');
+    await dying.start();
+    await docs.insertMany(things(2).map((thing) => ({ ...thing, status: 'acme' })));
+    await until('one runs', () => ran.length === 1);
+    const other = aMill(options);
+    await define(other, 'other');
+    await other.start();
+    outage.reach = 'down';
+    await until('the other runs both', () => ran.filter((name) => name === 'other').length === 2);
+    outage.reach = 'up';
+  });
 });

@@ -7,9 +7,18 @@ import {
   type ClaimRequest,
   type DueSummary,
   type Instance,
+  type KeyRule,
 } from '../../../store/port.js';
 import type { TaskPlan } from '../../../store/reactive.js';
-import { cursorKey, isRunning, toRecord, type TaskRow } from './row.js';
+import {
+  countStart,
+  isCounting,
+  isIdle,
+  planKeyed,
+  type KeyedPlan,
+  type KeyState,
+} from '../../limits/keys.js';
+import { cursorKey, isRunning, KEYED_TASKS, toRecord, type TaskRow } from './row.js';
 import type { TaskTable } from './table.js';
 
 export type Plans = ReadonlyMap<string, TaskPlan>;
@@ -38,27 +47,47 @@ export async function claim(
   const cluster = brief([...request.limits.keys()]);
   const { paused } = cluster;
   const at = now();
-  const heads = new Map<string, TaskRow[]>();
-  for (const [task, { notAfter }] of request.limits) {
+  const heads = new Map<string, KeyedPlan<TaskRow>>();
+  const heldUp = new Map<string, Date | null>();
+  for (const [task, { max, notAfter, keys: rule }] of request.limits) {
     if (isPausedIn(paused, task) || (notAfter !== undefined && notAfter < at)) continue;
-    const due = pendingOf(table, plans.get(task)).filter(
-      (row) => row.scheduledAt <= at && admits(cursorKey(row)),
-    );
-    heads.set(task, due.sort(byTaskOrder));
+    const plan = plans.get(task);
+    const isDue = (row: TaskRow): boolean => row.scheduledAt <= at && admits(cursorKey(row));
+    const offer: KeyedPlan<TaskRow> =
+      rule === undefined || plan === undefined
+        ? { rows: pendingOf(table, plan).filter(isDue).sort(byTaskOrder), isMore: false }
+        : planKeyed(KEYED_TASKS, keysOf(table, plan, rule, at), rule, {
+            max,
+            now: at.getTime(),
+            isDue,
+          });
+    heads.set(task, offer);
+    if (offer.heldUp !== undefined) heldUp.set(task, offer.heldUp);
   }
   const offers = [...heads].map(
-    ([task, due]) => [task, Math.min(due.length, request.limits.get(task)?.max ?? 0)] as const,
+    ([task, { rows }]) => [task, Math.min(rows.length, request.limits.get(task)?.max ?? 0)] as const,
   );
   const shares = fairShare(new Map(offers), request.total);
-  const taken = [...heads].flatMap(([task, due]) => due.slice(0, shares.get(task) ?? 0));
-  for (const row of taken) take(row, request, at);
-  const more = [...heads].some(([task, due]) => due.length > (shares.get(task) ?? 0));
+  const taken = [...heads].flatMap(([task, { rows }]) => rows.slice(0, shares.get(task) ?? 0));
+  for (const row of taken) take(table, row, request, at);
+  const more = [...heads].some(([task, { rows, isMore }]) => isMore || rows.length > (shares.get(task) ?? 0));
   const jobs = taken.sort(byTaskOrder).map((row) => matched(table, plans, row));
-  return { jobs, asked: taken.length, more, cluster };
+  return { jobs, asked: taken.length, more, ...(heldUp.size === 0 ? {} : { heldUp }), cluster };
+}
+
+/** The keys of a task, without those of which nothing is left. */
+function keysOf(table: TaskTable, plan: TaskPlan, rule: KeyRule, at: Date): readonly KeyState<TaskRow>[] {
+  const keys = table.keysOf(plan.task, plan.source.collection);
+  for (const state of keys.values())
+    if (isIdle(state) && !isCounting(state, rule, at.getTime())) keys.delete(state.key);
+  return [...keys.values()];
 }
 
 /** Claims a task. The attempt counts from here; a settlement that defers or releases the task takes it back. */
-function take(row: TaskRow, { instance, token }: ClaimRequest, now: Date): void {
+function take(table: TaskTable, row: TaskRow, { instance, token, limits }: ClaimRequest, now: Date): void {
+  const rule = limits.get(row.task)?.keys;
+  const key = rule && table.keysOf(row.task).get(row.limitKey ?? '');
+  if (rule !== undefined && key !== undefined) countStart(key, rule, now.getTime(), (table.turns += 1));
   Object.assign(row, {
     status: 'processing',
     claimedBy: instance.instanceId,

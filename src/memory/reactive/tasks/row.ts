@@ -1,8 +1,10 @@
+import { byTaskOrder } from '../../../core/records/claim-order.js';
 import type { Attempt } from '../../../core/records/job.js';
 import type { TaskRecord, TaskStatus } from '../../../core/records/task.js';
 import type { TraceContext } from '../../../core/tracer.js';
 import type { FailureKind } from '../../../core/records/work.js';
 import { copyOf } from '../../jobs/records.js';
+import type { KeyedKind } from '../../limits/keys.js';
 import { textOf } from '../query/values.js';
 
 /** A task as it is stored. What leaves the store is a copy. */
@@ -18,6 +20,10 @@ export interface TaskRow {
   /** When the debounce in progress began. */
   waitingSince: Date | undefined;
   attempts: number;
+  /** The key under which it waits or runs. */
+  limitKey: string | undefined;
+  /** The key that it has from the end of its run on: a change must not move work that runs. */
+  nextLimitKey: string | undefined;
   /** Whether the document matched when it was last checked; false also after a skip. */
   matched: boolean;
   lastObservedValues: unknown;
@@ -58,6 +64,8 @@ export function newTaskRow(collection: string, task: string, id: unknown, now: D
     initialScheduledAt: now,
     waitingSince: now,
     attempts: 0,
+    limitKey: undefined,
+    nextLimitKey: undefined,
     matched: true,
     lastObservedValues: undefined,
     createdAt: now,
@@ -83,14 +91,30 @@ export function newTaskRow(collection: string, task: string, id: unknown, now: D
 export const isRunning = ({ status }: TaskRow): boolean =>
   status === 'processing' || status === 'processing_dirty';
 
+/** Tasks as limits of keys see them: one per document, so they have no order of their own. */
+export const KEYED_TASKS: KeyedKind<TaskRow> = {
+  read: ({ key, scheduledAt }) => ({ id: key, dueAt: scheduledAt }),
+  byTurn: byTaskOrder,
+  byOrder: byTaskOrder,
+};
+
 /** The text that identifies a task in cursors and links. */
 export const cursorKey = ({ task, sourceDocId }: Pick<TaskRow, 'task' | 'sourceDocId'>): string =>
   textOf({ task, id: sourceDocId });
 
 /** The record of a row, for users and the engine: a copy without the store's own fields. */
 export function toRecord(row: TaskRow, matches?: boolean): TaskRecord {
-  const { collection, waitingSince, matched, deferredUntil, touched, overtaken, unplannable, ...fields } =
-    row;
+  const {
+    collection,
+    waitingSince,
+    matched,
+    deferredUntil,
+    touched,
+    overtaken,
+    unplannable,
+    nextLimitKey,
+    ...fields
+  } = row;
   const { task, sourceDocId } = row;
   const own = {
     _id: { task, id: sourceDocId },

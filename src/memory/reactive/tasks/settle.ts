@@ -27,7 +27,10 @@ function settleOne(table: TaskTable, settlement: TaskSettlement): SettleAnswer {
   const row = table.rows.get(String(lease.key));
   if (row === undefined || (row.leaseToken ?? null) !== lease.token) return 'lost';
   if (!isRunning(row)) return by === 'holder' ? 'settled' : 'lost';
+  const isKeyed = row.limitKey !== undefined;
   table.keep(Object.assign(row, settled(row, settlement, table.context.now())));
+  // Its key is free for another task.
+  if (isKeyed) table.context.wake();
   return 'settled';
 }
 
@@ -43,6 +46,8 @@ function settled(row: TaskRow, settlement: TaskSettlement, now: Date): Partial<T
     status: again ? 'pending' : status,
     lockedAt: null,
     attempts: again && (resetRetries || success !== undefined) ? 0 : attempts,
+    limitKey: row.nextLimitKey ?? row.limitKey,
+    nextLimitKey: undefined,
     matched: skipped && !again ? false : row.matched,
     claimedBy: undefined,
     startedToken: undefined,

@@ -3,6 +3,7 @@ import { show } from '../../../core/options.js';
 import type { ClusterBrief, Lease } from '../../../store/port.js';
 import type { Source, TaskPlan } from '../../../store/reactive.js';
 import type { MemoryCollection } from '../../collection.js';
+import { newKey, type KeyState } from '../../limits/keys.js';
 import { compilePlan, type Compiled } from '../compile.js';
 import { isRunning, placeOf, type TaskRow } from './row.js';
 import type { Plain } from '../query/values.js';
@@ -29,6 +30,10 @@ export type Look =
 export class TaskTable {
   readonly context: TaskContext;
   readonly rows: Map<string, TaskRow> = new Map();
+  /** By task, then by key: what limits remember. The work of a key is read anew with each look. */
+  readonly #keys = new Map<string, Map<string, KeyState<TaskRow>>>();
+  /** How many turns keys have had. */
+  turns = 0;
   readonly #compiled = new WeakMap<TaskPlan, Compiled>();
 
   constructor(context: TaskContext) {
@@ -56,6 +61,25 @@ export class TaskTable {
 
   all(predicate: (row: TaskRow) => boolean): TaskRow[] {
     return [...this.rows.values()].filter(predicate);
+  }
+
+  /** The keys of a task with the work that each has. A name runs on one collection, and may still run on another. */
+  keysOf(task: string, collection?: string): Map<string, KeyState<TaskRow>> {
+    const keys = this.#keys.get(task) ?? new Map<string, KeyState<TaskRow>>();
+    this.#keys.set(task, keys);
+    for (const { pending, running } of keys.values()) {
+      pending.clear();
+      running.clear();
+    }
+    for (const row of this.rows.values()) {
+      if (row.task !== task || !(row.status === 'pending' || isRunning(row))) continue;
+      if (row.status === 'pending' && (collection ?? row.collection) !== row.collection) continue;
+      const { limitKey = '' } = row;
+      const state = keys.get(limitKey) ?? newKey<TaskRow>(limitKey);
+      keys.set(limitKey, state);
+      (row.status === 'pending' ? state.pending : state.running).add(row);
+    }
+    return keys;
   }
 
   document({ collection }: Source, id: unknown): Plain | undefined {

@@ -7,6 +7,7 @@ import { literal, run } from '../../context.js';
 import { isOtherCollation, isTransient } from '../../errors.js';
 import { findExact } from '../../exact.js';
 import { keyOf, OURS, textOf } from '../document.js';
+import { markPlanned } from '../keyed.js';
 import { queryOf } from './filter.js';
 import { bisect } from './bisect.js';
 import { COUNTED, LEFT, leaveStage, snapshotStages, termsOf, writeStages } from './stages.js';
@@ -100,6 +101,7 @@ export async function plan(
   return run('plan', async () => {
     const limit = (some: readonly unknown[]): Limits => limitsOf(some.length < ids.length, limitMs);
     const choked = await bisect(ids, (some) => planOnce(sources, of, some, limit(some), trace));
+    await markPlanned(sources, sources.place(of.source).tasks, [of], ids);
     // If planning fails even without a document, no document is at fault: this throws, and the batch is tried again.
     if (choked.length > 0) await planNothing(sources.place(of.source), of, limitMs);
     return choked.map(({ item, reason, blocked }) => ({ id: item, key: textOf(item), reason, blocked }));

@@ -4,7 +4,9 @@ import type { Partition } from '../../../store/partitions.js';
 import type { TaskFilter, TaskPlan } from '../../../store/reactive.js';
 import { run } from '../../context.js';
 import { aggregateExact } from '../../exact.js';
+import { markAll } from '../../limits/keys/repair.js';
 import { OURS } from '../document.js';
+import { keyedTasks } from '../keyed.js';
 import { inPartition } from '../partition.js';
 import { inBatches, selected, taken, type Located, type Selection } from '../query/select.js';
 import type { MongodbSources } from '../sources.js';
@@ -45,6 +47,7 @@ export async function reprocess(
   const own = inPartition(partition, '$_id.id');
   const filter = { task: plan.task, status: { $in: statuses }, ...RESETTABLE, ...own };
   const { modifiedCount } = await run('reprocess', () => tasks.updateMany(filter, [...resetPipeline]));
+  if (modifiedCount > 0) await run('reprocess', () => markAll(sources.mongo, keyedTasks(tasks, plan.task)));
   return modifiedCount;
 }
 
@@ -88,7 +91,12 @@ export async function retryMany(
 ): Promise<number> {
   return selected('retry tasks', sources, filter, located, async (selections) => {
     let modified = 0;
-    for (const selection of selections) modified += await resetIn(selection, filter);
+    for (const selection of selections) {
+      const reset = await resetIn(selection, filter);
+      modified += reset;
+      const { place, tasks } = selection;
+      if (reset > 0) for (const task of tasks) await markAll(sources.mongo, keyedTasks(place.tasks, task));
+    }
     return modified;
   });
 }

@@ -36,14 +36,36 @@ export interface Terms {
   readonly waitedMs: unknown;
   readonly maxWaitMs: unknown;
   readonly resets: unknown;
+  /** The key of the task, from that row; absent if no task has one. */
+  readonly key?: unknown;
 }
 
-export const termsOf = ({ task, debounce, resetRetriesOnDataChange }: TaskPlan): Terms => ({
+const LONGEST_KEY = 1_024;
+const KEY_TYPES = ['int', 'long', 'double', 'decimal', 'objectId'];
+
+/** The text, number or ObjectId at a path into the snapshot, as text. Planning refuses no document: all else is ''. */
+function keyAt(path: string): Document {
+  const value = `$snapshot.${path}`;
+  const text = {
+    $switch: {
+      branches: [
+        { case: { $eq: [{ $type: value }, 'string'] }, then: value },
+        { case: { $in: [{ $type: value }, KEY_TYPES] }, then: { $toString: value } },
+      ],
+      default: '',
+    },
+  };
+  const isShort = { $lte: [{ $strLenCP: '$$text' }, LONGEST_KEY] };
+  return { $let: { vars: { text }, in: { $cond: [isShort, '$$text', ''] } } };
+}
+
+export const termsOf = ({ task, debounce, resetRetriesOnDataChange, limitKey }: TaskPlan): Terms => ({
   task: literal(task),
   waitMs: debounce.waitMs,
   waitedMs: debounce.waitMs,
   maxWaitMs: debounce.maxWaitMs,
   resets: resetRetriesOnDataChange,
+  ...(limitKey === undefined ? {} : { key: keyAt(limitKey) }),
 });
 
 /** Chooses by the name of the task among values that are numbers or booleans. */
@@ -66,10 +88,19 @@ export const termsOfAll = (plans: readonly TaskPlan[]): Terms => ({
   waitedMs: chosen(plans, '$$new.task', ({ debounce }) => debounce.waitMs),
   maxWaitMs: chosen(plans, '$$new.task', ({ debounce }) => debounce.maxWaitMs),
   resets: chosen(plans, '$$new.task', ({ resetRetriesOnDataChange }) => resetRetriesOnDataChange),
+  ...keysOfAll(plans),
 });
 
+/** A task without a path has no key. */
+function keysOfAll(plans: readonly TaskPlan[]): Pick<Terms, 'key'> {
+  const branches = plans.flatMap(({ task, limitKey }) =>
+    limitKey === undefined ? [] : [{ case: { $eq: ['$task', literal(task)] }, then: keyAt(limitKey) }],
+  );
+  return branches.length === 0 ? {} : { key: { $switch: { branches, default: '$$REMOVE' } } };
+}
+
 /** A task as it is first written. */
-function newTask({ task, waitMs }: Terms, trace: TraceContext | undefined): Document {
+function newTask({ task, waitMs, key }: Terms, trace: TraceContext | undefined): Document {
   const due = { $add: ['$$NOW', waitMs] };
   return {
     _id: { task, id: '$id' },
@@ -81,6 +112,7 @@ function newTask({ task, waitMs }: Terms, trace: TraceContext | undefined): Docu
     initialScheduledAt: due,
     waitingSince: '$$NOW',
     attempts: { $literal: 0 },
+    ...(key === undefined ? {} : { limitKey: key }),
     matched: { $literal: true },
     lastObservedValues: { $cond: ['$large', null, '$snapshot'] },
     lastError: { $cond: ['$large', TOO_LARGE, '$$REMOVE'] },
@@ -99,12 +131,23 @@ const when = (condition: unknown, yes: unknown, no: unknown): Document => ({
   $cond: [condition, yes, no],
 });
 
+/** A running task keeps the key under which it was claimed until its end. A row of a task without a key changes none. */
+const rekeyed = (running: Document): Document =>
+  when(
+    { $eq: [{ $type: '$$new.limitKey' }, 'string'] },
+    when(running, { nextLimitKey: '$$new.limitKey' }, { limitKey: '$$new.limitKey' }),
+    {},
+  );
+
 /**
  * What becomes of an existing task (`$$new` is what a new one would be). It changes only if the document begins to
  * match or its snapshot differs. A document that is written as it was has no effect, except that a running task becomes
  * `touched`.
  */
-function changedTask({ waitedMs, maxWaitMs, resets }: Terms, trace: TraceContext | undefined): Document[] {
+function changedTask(
+  { waitedMs, maxWaitMs, resets, key }: Terms,
+  trace: TraceContext | undefined,
+): Document[] {
   const running = { $in: ['$status', ['processing', 'processing_dirty']] };
   // A debounce that has begun continues; the delay of a retry is not one.
   const since = when(
@@ -136,12 +179,13 @@ function changedTask({ waitedMs, maxWaitMs, resets }: Terms, trace: TraceContext
     updatedAt: '$$NOW',
     ...keptTrace(trace),
   };
+  const keys = key === undefined ? [] : [rekeyed(running)];
   // The running attempt may be about to skip for a state that has passed. Its settlement must know that the planner has
   // looked at the document since.
-  const touched = when(running, { $mergeObjects: ['$$ROOT', { touched: true }] }, '$$ROOT');
+  const touched = { $mergeObjects: ['$$ROOT', when(running, { touched: true }, {}), ...keys] };
   const without = (field: string, input: unknown): Document => ({ $unsetField: { field, input } });
   const before = without('trace', without('unplannable', '$$ROOT'));
-  const planned = when(triggered, { $mergeObjects: [before, next] }, touched);
+  const planned = when(triggered, { $mergeObjects: [before, next, ...keys] }, touched);
   return [{ $replaceWith: when(LATER, '$$ROOT', planned) }];
 }
 

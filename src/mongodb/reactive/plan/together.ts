@@ -9,6 +9,7 @@ import type { TraceContext } from '../../../core/tracer.js';
 import type { PlanBatch, TaskPlan } from '../../../store/reactive.js';
 import { literal } from '../../context.js';
 import { classifyError, isTimeLimit, isTransient } from '../../errors.js';
+import { markPlanned } from '../keyed.js';
 import type { MongodbSources, Place } from '../sources.js';
 import { queryOf } from './filter.js';
 import { COUNTED, leaveStage, snapshotStages, termsOfAll, writeStages } from './stages.js';
@@ -107,6 +108,7 @@ export async function planTogether(
     if (present.length > 0) {
       const pipeline = planAllPipeline(plans, place, present, trace);
       await write((limit) => place.source.aggregate(pipeline, limit).toArray());
+      await markPlanned(sources, place.tasks, plans, present);
     }
     if (left.length > 0) {
       const pipeline = unmatchAllPipeline(plans, place, left, indexed);

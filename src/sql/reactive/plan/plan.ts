@@ -10,7 +10,7 @@ import { Arguments, pinned } from '../../tables/arguments.js';
 import { isolated } from './isolate.js';
 import { docId, found, given, holds, namesOf, NOW, RUNNING } from '../place.js';
 import type { Shape } from '../../tables/shape.js';
-import { projected } from './snapshot.js';
+import { keyAt, projected } from './snapshot.js';
 import type { SqlSources } from '../sources.js';
 import { inTurn, turnOf, withShape } from '../statements.js';
 import { conditionOf } from '../../tables/translate.js';
@@ -21,9 +21,18 @@ export const running: string = `k.status in ${RUNNING}`;
 /** The task was planned for a row of another table with the same key: nothing that it has of that row counts. */
 const moved = `(coalesce(k.source, (select h.origin from home h where h.task = k.task), excluded.source) <> excluded.source)`;
 const changed = `(k.last_observed_values is distinct from excluded.last_observed_values or ${moved})`;
-export const triggered: string = `(not k.matched or ${changed})`;
+const triggered: string = `(not k.matched or ${changed})`;
 const whenTriggered = (column: string, value: string): string =>
   `${column} = case when ${triggered} then ${value} else k.${column} end`;
+
+/** A running task keeps the key under which it was claimed until its end. */
+const REKEYED = [
+  `limit_key = case when ${running} then k.limit_key else excluded.limit_key end`,
+  `next_limit_key = case when ${running} then excluded.limit_key end`,
+];
+/** Whether an upsert of a task changes anything. */
+export const written = ({ limitKey }: TaskPlan): string =>
+  `${triggered} or ${running}${limitKey === undefined ? '' : ' or k.limit_key is distinct from excluded.limit_key'}`;
 
 const unlessMoved = (column: string): string =>
   `${column} = case when ${moved} then null else k.${column} end`;
@@ -32,7 +41,7 @@ const unlessMoved = (column: string): string =>
  * What happens to a task that exists (`excluded` is what a new one would be). Nothing, unless the row begins to match
  * or its snapshot changed: writing a row without changing it leaves no trace.
  */
-export function changedTask({ debounce, resetRetriesOnDataChange }: TaskPlan): string {
+export function changedTask({ debounce, resetRetriesOnDataChange, limitKey }: TaskPlan): string {
   const ms = (value: number): string => `${String(value)} * interval '1 millisecond'`;
   // A debounce that has begun continues. The delay of a retry is not one.
   const since = `(case when k.status in ('pending', 'processing_dirty') then coalesce(k.waiting_since, ${NOW}) else ${NOW} end)`;
@@ -47,6 +56,7 @@ export function changedTask({ debounce, resetRetriesOnDataChange }: TaskPlan): s
     whenTriggered('status', `case when ${running} then 'processing_dirty' else 'pending' end`),
     whenTriggered('last_observed_values', 'excluded.last_observed_values'),
     'matched = true',
+    ...(limitKey === undefined ? [] : REKEYED),
     whenTriggered('waiting_since', since),
     whenTriggered('scheduled_at', due),
     whenTriggered(
@@ -92,23 +102,25 @@ export function planStatement(
       select k.key from ${tasks} k where k.task = ${task} and k.key in (select key from needed) for update skip locked
     ), blocked as materialized (select key from there where key not in (select key from free))`;
   const snapshot = projected(where, shape, plan.watchProjection, 'f.doc', args, picked);
+  const key = plan.limitKey === undefined ? '' : keyAt(plan.limitKey, 's.snapshot', args);
+  const keyed = (text: string): string => (key === '' ? '' : text);
   const text = `with ${given(shape, args.json(keys))}, ${found(shape)}, home as materialized (
       select task, origin from ${states} where task = ${task}
     ), seen as materialized (
       select f.key, ${docId(shape, '(f.doc)')} as id, ${snapshot} as snapshot
       from found f where ${condition}
     ), needed as materialized (
-      select s.* from seen s left join ${tasks} k on k.task = ${task} and k.key = s.key
+      select s.*${keyed(`, ${key} as limit_key`)} from seen s left join ${tasks} k on k.task = ${task} and k.key = s.key
       where k.key is null or not k.matched or k.last_observed_values is distinct from s.snapshot or ${running}
-        or coalesce(k.source, (select origin from home), ${source}) <> ${source}
+        or coalesce(k.source, (select origin from home), ${source}) <> ${source}${keyed(` or k.limit_key is distinct from ${key}`)}
     )${skipLocked ? free : ''}, written as (
       insert into ${tasks} as k (task, key, source_doc_id, status, scheduled_at, initial_scheduled_at, waiting_since,
-        matched, last_observed_values, created_at, updated_at, trace, source)
-      select ${task}, n.key, n.id, 'pending', ${due}, ${due}, ${NOW}, true, n.snapshot, ${NOW}, ${NOW}, ${kept}, ${source}
+        matched, last_observed_values, created_at, updated_at, trace, source${keyed(', limit_key')})
+      select ${task}, n.key, n.id, 'pending', ${due}, ${due}, ${NOW}, true, n.snapshot, ${NOW}, ${NOW}, ${kept}, ${source}${keyed(', n.limit_key')}
       from needed n ${skipLocked ? 'where n.key not in (select key from blocked)' : ''} order by n.key
       on conflict (task, key) do update set
       ${changedTask(plan)}
-      where ${triggered} or ${running}
+      where ${written(plan)}
     )
     select to_json(key)::text from ${skipLocked ? 'blocked' : 'needed where false'}`;
   return { text, args };

@@ -72,6 +72,19 @@ export function projected(
   return `(${parts.join(' || ')})`;
 }
 
+const LONGEST_KEY = 1_024;
+
+/**
+ * A SQL expression: the text or number at a path into a snapshot, as text. Planning refuses no row, so whatever else is
+ * there counts as ''. `trim_scale`: equal numbers have equal texts.
+ */
+export function keyAt(path: string, snapshot: string, args: Arguments): string {
+  const value = [snapshot, ...path.split('.').map((key) => args.add(key, 'text'))].join(' -> ');
+  return `coalesce((select text from (select case jsonb_typeof(value) when 'string' then value #>> '{}'
+        when 'number' then trim_scale((value #>> '{}')::numeric)::text end as text
+      from (select ${value} as value) v) t where char_length(text) <= ${String(LONGEST_KEY)}), '')`;
+}
+
 /**
  * A SQL expression: whether a row still has the snapshot of its task, the row `h`. An instance of an earlier version
  * leaves the source of a task null, and arrays out of its snapshot.

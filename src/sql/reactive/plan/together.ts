@@ -14,8 +14,8 @@ import { conditionOf } from '../../tables/translate.js';
 import { docId, found, given, namesOf, NOW } from '../place.js';
 import type { SqlSources } from '../sources.js';
 import { inTurn, turnOf, withShape } from '../statements.js';
-import { changedTask, running, triggered, whereOf } from './plan.js';
-import { projected } from './snapshot.js';
+import { changedTask, running, whereOf, written } from './plan.js';
+import { keyAt, projected } from './snapshot.js';
 
 function groupsOf(plans: readonly TaskPlan[], keyOf: (plan: TaskPlan) => unknown): TaskPlan[][] {
   const groups = new Map<string, TaskPlan[]>();
@@ -37,6 +37,14 @@ function matching(shape: Shape, plans: readonly TaskPlan[], args: Arguments): st
     return condition === undefined ? name : `case when (${condition}\n) then ${name} end`;
   });
   return `(select array_remove(array[${names.join(', ')}], null) from (select (f.doc).*) as ${quoted(shape.table)})`;
+}
+
+/** A SQL expression: the key that the task `t.task` has by a snapshot; null for tasks without one. */
+function keysIn(plans: readonly TaskPlan[], snapshot: string, args: Arguments): string {
+  const branches = plans.flatMap(({ task, limitKey }) =>
+    limitKey === undefined ? [] : [`when ${args.add(task, 'text')} then ${keyAt(limitKey, snapshot, args)}`],
+  );
+  return branches.length === 0 ? 'null::text' : `case t.task ${branches.join(' ')} end`;
 }
 
 /** Marks the tasks of these keys that count as matching, or could not be planned, and are not among `seen`. */
@@ -74,30 +82,35 @@ export function togetherStatement(
   const kept = trace === undefined ? 'null' : args.add(JSON.stringify(trace), 'jsonb');
   const views = groupsOf(plans, ({ watchProjection }) => watchProjection);
   const judged = views.map((view, at) => `${matching(shape, view, args)} as tasks${String(at)}`);
+  const isKeyed = plans.some(({ limitKey }) => limitKey !== undefined);
   // `offset 0`: the snapshot is computed once per row, and not once per task.
-  const seen = views.map(([first], at) => {
+  const seen = views.map((view, at) => {
+    const [first] = view;
     const { watchProjection } = first as TaskPlan;
     const snapshot = projected(whereOf(first as TaskPlan), shape, watchProjection, 'j.doc', args, picked);
-    return `select s.key, s.id, t.task, s.snapshot from (
+    const key = isKeyed ? `, ${keysIn(view, 's.snapshot', args)} as limit_key` : '';
+    return `select s.key, s.id, t.task, s.snapshot${key} from (
         select j.key, j.id, j.tasks${String(at)} as tasks, ${snapshot} as snapshot
         from judged j where cardinality(j.tasks${String(at)}) > 0 offset 0
       ) s cross join lateral unnest(s.tasks) as t(task)`;
   });
-  const upserts = groupsOf(plans, ({ debounce, resetRetriesOnDataChange }) => [
+  const upserts = groupsOf(plans, ({ debounce, resetRetriesOnDataChange, limitKey }) => [
     debounce.waitMs,
     debounce.maxWaitMs,
     resetRetriesOnDataChange,
+    limitKey !== undefined,
   ]).map((group, at, { length }) => {
     const [first] = group as [TaskPlan];
+    const keyed = (text: string): string => (first.limitKey === undefined ? '' : text);
     const due = `${NOW} + ${String(first.debounce.waitMs)} * interval '1 millisecond'`;
     return `, written${String(at)} as (
       insert into ${tasks} as k (task, key, source_doc_id, status, scheduled_at, initial_scheduled_at, waiting_since,
-        matched, last_observed_values, created_at, updated_at, trace, source)
-      select n.task, n.key, n.id, 'pending', ${due}, ${due}, ${NOW}, true, n.snapshot, ${NOW}, ${NOW}, ${kept}, ${source}
+        matched, last_observed_values, created_at, updated_at, trace, source${keyed(', limit_key')})
+      select n.task, n.key, n.id, 'pending', ${due}, ${due}, ${NOW}, true, n.snapshot, ${NOW}, ${NOW}, ${kept}, ${source}${keyed(', n.limit_key')}
       from needed n ${length === 1 ? '' : `where n.task = any(${listed(group)})`} order by n.task, n.key
       on conflict (task, key) do update set
       ${changedTask(first)}
-      where ${triggered} or ${running}
+      where ${written(first)}
     )`;
   });
   const text = `with ${given(shape, keys)}, ${found(shape)}, home as materialized (
@@ -108,6 +121,7 @@ export function togetherStatement(
       select s.* from seen s left join ${tasks} k on k.task = s.task and k.key = s.key
       where k.key is null or not k.matched or k.last_observed_values is distinct from s.snapshot or ${running}
         or coalesce(k.source, (select h.origin from home h where h.task = s.task), ${source}) <> ${source}
+        ${isKeyed ? 'or (s.limit_key is not null and k.limit_key is distinct from s.limit_key)' : ''}
     )${upserts.join('')}${left.length === 0 ? '' : unmatching(tasks, names, args.json(left))}
     select null::text where false`;
   return { text, args };

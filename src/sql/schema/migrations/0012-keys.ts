@@ -6,7 +6,8 @@
 import { NEVER } from '../../../core/records/job.js';
 import { literal } from '../../reactive/names.js';
 import type { Names } from '../names.js';
-import { JOB_KEY, KEY_OF_NAME, SAFE } from './0012-triggers.js';
+import { SAFE } from './0012-triggers.js';
+import { KEY_OF_NAME, type KeyedTable } from './keyed-table.js';
 
 /** How long one claim takes in what happened since the last one, and how much of it with each statement. */
 const GATHERS_MS = 250;
@@ -24,7 +25,7 @@ const BY_INDEX = `${SAFE} set enable_seqscan = off set enable_bitmapscan = off s
  * `grantStarts` of src/time/rate.ts for claims that happen at once; a test compares the two. `starts` is
  * {"next": ms, "starts": [[end, count], …]}.
  */
-const startsFunction = ({ table }: Names): string => {
+export const startsFunction = ({ table }: Names): string => {
   const body = `
   declare
     slice double precision := greatest(1, ceil(per / 64));
@@ -74,11 +75,9 @@ const startsFunction = ({ table }: Names): string => {
     language plpgsql immutable ${SAFE} as ${literal(body)}`;
 };
 
-/** False for a job that has expired: it waits for maintenance to cancel it, and holds nothing until then. */
-const IN_TIME = `(start_by is null or start_by > clock_timestamp())`;
-
-/** Jobs that wait under a key. */
-const ofKey = `status = 'pending' and limit_key is not null and (${JOB_KEY}) = job_key and ${IN_TIME}`;
+/** Work that waits under a key. */
+const ofKey = ({ ofName, inTime }: KeyedTable): string =>
+  `status = 'pending' and limit_key is not null and (${ofName}) = job_key${inTime}`;
 
 /** A successor that waits for its predecessor holds nothing. */
 const HOLDS = `limit_order is not null and next_run_at < '${NEVER.toISOString()}'`;
@@ -87,59 +86,70 @@ const HOLDS = `limit_order is not null and next_run_at < '${NEVER.toISOString()}
  * Locks up to `most` due jobs of a key beside those that were `taken`, the first of them in its order; `more` if further
  * ones are due. A lock of one's own hides nothing.
  */
-const headsFunction = ({ jobs, table }: Names): string => {
-  const body = `
+const headsFunction = (work: KeyedTable): string => {
+  const { rows, due, id, level } = work;
+  const byTurn = `
+    select coalesce(array_agg(h.place), '{}') into places from (
+      select l.place from generate_series(hi, lo, -1) as level cross join lateral (
+        select ctid as place from ${rows}
+        where ${ofKey(work)}${level} and ${due} <= t and ctid <> all(taken)
+        order by ${due}, ${id} limit most + 1 for update skip locked
+      ) l limit most + 1
+    ) h;
+    more := cardinality(places) > most;
+    places := places[1 : most];`;
+  const inOrder = `
+    more := false;
+    select coalesce(array_agg(h.place), '{}') into places from (
+      select ctid as place from ${rows}
+      where ${ofKey(work)} and limit_order is null and ${due} <= t and ctid <> all(taken)
+      order by limit_order, ${due}, ${id} limit 1 for update skip locked
+    ) h;
+    if cardinality(places) > 0 then return; end if;
+    select ctid into found_at from ${rows}
+      where ${ofKey(work)} and ${HOLDS} and (hold or ${due} <= t) and ctid <> all(taken)
+      order by limit_order, ${due}, ${id} limit 1;
+    select coalesce(array_agg(h.place), '{}') into places from (
+      select ctid as place from ${rows}
+      where ctid = found_at and status = 'pending' and ${due} <= t for update skip locked
+    ) h;`;
+  const body = work.hasOrder
+    ? `
   declare
     found_at tid;
   begin
-    if not ordered then
-      select coalesce(array_agg(h.place), '{}') into places from (
-        select l.place from generate_series(hi, lo, -1) as level cross join lateral (
-          select ctid as place from ${jobs}
-          where ${ofKey} and priority = level and next_run_at <= t and ctid <> all(taken)
-          order by next_run_at, id limit most + 1 for update skip locked
-        ) l limit most + 1
-      ) h;
-      more := cardinality(places) > most;
-      places := places[1 : most];
+    if not ordered then${byTurn}
       return;
-    end if;
-    more := false;
-    select coalesce(array_agg(h.place), '{}') into places from (
-      select ctid as place from ${jobs}
-      where ${ofKey} and limit_order is null and next_run_at <= t and ctid <> all(taken)
-      order by limit_order, next_run_at, id limit 1 for update skip locked
-    ) h;
-    if cardinality(places) > 0 then return; end if;
-    select ctid into found_at from ${jobs}
-      where ${ofKey} and ${HOLDS} and (hold or next_run_at <= t) and ctid <> all(taken)
-      order by limit_order, next_run_at, id limit 1;
-    select coalesce(array_agg(h.place), '{}') into places from (
-      select ctid as place from ${jobs}
-      where ctid = found_at and status = 'pending' and next_run_at <= t for update skip locked
-    ) h;
+    end if;${inOrder}
+  end`
+    : `
+  begin${byTurn}
   end`;
-  return `create function ${table('key_heads')}(job_key text, hi integer, lo integer, most integer, ordered boolean, hold boolean,
+  return `create function ${work.call('key_heads')}(job_key text, hi integer, lo integer, most integer, ordered boolean, hold boolean,
       t timestamptz, taken tid[], out places tid[], out more boolean)
     language plpgsql as ${literal(body)}`;
 };
 
 /** When the next job of a key is due, beside those that were just taken; null if it has none. `held_until`: when the
  * first of those is due that can be next, if a head holds its key. */
-const nextFunction = ({ jobs, table }: Names): string => {
+const nextFunction = (work: KeyedTable): string => {
+  const { rows, due, id, level } = work;
+  const holding = work.hasOrder
+    ? `
+    held_until := case when hold then least(
+      (select ${due} from ${rows} where ${ofKey(work)} and ${HOLDS} and ctid <> all(taken)
+       order by limit_order, ${due}, ${id} limit 1),
+      (select ${due} from ${rows} where ${ofKey(work)} and limit_order is null and ctid <> all(taken)
+       order by limit_order, ${due}, ${id} limit 1)) end;`
+    : '';
   const body = `
   begin
-    due_at := (select min(l.next_run_at) from generate_series(hi, lo, -1) as level cross join lateral (
-      select next_run_at from ${jobs}
-      where ${ofKey} and priority = level and ctid <> all(taken) order by next_run_at, id limit 1
-    ) l);
-    held_until := case when hold then least(
-      (select next_run_at from ${jobs} where ${ofKey} and ${HOLDS} and ctid <> all(taken)
-       order by limit_order, next_run_at, id limit 1),
-      (select next_run_at from ${jobs} where ${ofKey} and limit_order is null and ctid <> all(taken)
-       order by limit_order, next_run_at, id limit 1)) end;
+    due_at := (select min(l.at) from generate_series(hi, lo, -1) as level cross join lateral (
+      select ${due} as at from ${rows}
+      where ${ofKey(work)}${level} and ctid <> all(taken) order by ${due}, ${id} limit 1
+    ) l);${holding}
   end`;
-  return `create function ${table('key_next')}(job_key text, hi integer, lo integer, hold boolean, taken tid[], out due_at timestamptz,
+  return `create function ${work.call('key_next')}(job_key text, hi integer, lo integer, hold boolean, taken tid[], out due_at timestamptz,
       out held_until timestamptz)
     language plpgsql as ${literal(body)}`;
 };
@@ -148,21 +158,21 @@ const nextFunction = ({ jobs, table }: Names): string => {
  * How much of a key runs, counted up to `most`, and was `taken` by this claim. The empty key has the jobs that were claimed
  * without one, too.
  */
-const runningFunction = ({ jobs, table }: Names): string => {
+const runningFunction = ({ rows, name, ofName, runs, call }: KeyedTable): string => {
   const body = `
   begin
-    running := (select count(*) from (select from ${jobs}
-      where status = 'processing' and limit_key is not null and (${JOB_KEY}) = job_key limit most) r);
+    running := (select count(*) from (select from ${rows}
+      where ${runs('')} and limit_key is not null and (${ofName}) = job_key limit most) r);
     if k = '' and running < most then
-      running := running + (select count(*) from (select from ${jobs}
-        where status = 'processing' and name = of_name and limit_key is null limit most) r);
+      running := running + (select count(*) from (select from ${rows}
+        where ${runs('')} and ${name} = of_name and limit_key is null limit most) r);
     end if;
     if cardinality(taken) > 0 then
-      running := running + (select count(*) from ${jobs}
-        where ctid = any(taken) and limit_key is not null and (${JOB_KEY}) = job_key);
+      running := running + (select count(*) from ${rows}
+        where ctid = any(taken) and limit_key is not null and (${ofName}) = job_key);
     end if;
   end`;
-  return `create function ${table('key_running')}(of_name text, k text, job_key text, most integer, taken tid[], out running integer)
+  return `create function ${call('key_running')}(of_name text, k text, job_key text, most integer, taken tid[], out running integer)
     language plpgsql as ${literal(body)}`;
 };
 
@@ -170,19 +180,18 @@ const runningFunction = ({ jobs, table }: Names): string => {
  * Takes in what happened since the last claim: gives jobs without a key the empty one, and moves the keys of which
  * something began to wait or ended. Says if there is more of either.
  */
-const gatherFunction = ({ jobs, table }: Names): string => {
-  const [keys, wakes] = [table('job_keys'), table('key_wakes')];
+const gatherFunction = ({ rows, name, due, id, keys, wakes, call }: KeyedTable): string => {
   const body = `
   declare
     bare tid[]; noted integer;
   begin
     select array_agg(p.place) filter (where p.limit_key is null) into bare from (
-      select ctid as place, limit_key from ${jobs}
-      where name = of_name and status = 'pending' and next_run_at > '-infinity' and next_run_at <= t
-      order by next_run_at desc, id desc limit 50) p;
+      select ctid as place, limit_key from ${rows}
+      where ${name} = of_name and status = 'pending' and ${due} > '-infinity' and ${due} <= t
+      order by ${due} desc, ${id} desc limit 50) p;
     if bare is not null then
-      update ${jobs} set limit_key = '' where ctid = any(array(
-        select ctid from ${jobs} where ctid = any(bare) and status = 'pending' and limit_key is null
+      update ${rows} set limit_key = '' where ctid = any(array(
+        select ctid from ${rows} where ctid = any(bare) and status = 'pending' and limit_key is null
         for update skip locked));
     end if;
     with gone as (
@@ -204,15 +213,14 @@ const gatherFunction = ({ jobs, table }: Names): string => {
     more_wakes := noted = ${String(GATHERED)};
     more_bare := coalesce(cardinality(bare), 0) = 50;
   end`;
-  return `create function ${table('gather_keys')}(of_name text, by_rule text, t timestamptz, out more_wakes boolean, out more_bare boolean)
+  return `create function ${call('gather_keys')}(of_name text, by_rule text, t timestamptz, out more_wakes boolean, out more_bare boolean)
     language plpgsql as ${literal(body)}`;
 };
 
 /**
  * Looks at one key: takes up to `wanted` of it beside what the claim has `taken`, and writes when to look at it again.
  */
-const lookFunction = ({ table }: Names): string => {
-  const keys = table('job_keys');
+const lookFunction = ({ table }: Names, { keys, call, called }: KeyedTable): string => {
   const body = `
   declare
     most integer := (rule ->> 'most')::integer;
@@ -225,7 +233,7 @@ const lookFunction = ({ table }: Names): string => {
   begin
     places := '{}';
     if most is not null then
-      running := ${table('key_running')}(of_name, k, job_key, most, taken);
+      running := ${call('key_running')}(of_name, k, job_key, most, taken);
       room := least(room, most - running);
     end if;
     if room > 0 and rule ? 'limit' then
@@ -235,7 +243,7 @@ const lookFunction = ({ table }: Names): string => {
       open_at := to_timestamp(r.open_at / 1000);
     end if;
     if room > 0 then
-      select h.places, h.more into places, more from ${table('key_heads')}(job_key, hi, lo, room, ordered, hold, t, taken) h;
+      select h.places, h.more into places, more from ${call('key_heads')}(job_key, hi, lo, room, ordered, hold, t, taken) h;
     end if;
     if rule ? 'limit' then
       select * into r from ${table('key_starts')}(starts, (rule ->> 'limit')::integer,
@@ -245,7 +253,7 @@ const lookFunction = ({ table }: Names): string => {
       open_at := to_timestamp(r.open_at / 1000);
     end if;
     if not more then
-      select n.due_at, n.held_until into due_at, held_until from ${table('key_next')}(job_key, hi, lo, hold, taken || places) n;
+      select n.due_at, n.held_until into due_at, held_until from ${call('key_next')}(job_key, hi, lo, hold, taken || places) n;
       if due_at is null and coalesce(forgotten_at, 0) <= ms then
         delete from ${keys} where name = of_name and key = k;
         return;
@@ -263,10 +271,10 @@ const lookFunction = ({ table }: Names): string => {
     end;
     update ${keys} j set rule = by_rule, at = again, held = coalesce(more, false) and again > clock_timestamp(),
       served_at = case when cardinality(places) > 0 then clock_timestamp() else j.served_at end,
-      free_at = open_at, starts = look_at_key.starts
+      free_at = open_at, starts = ${called('look_at_key')}.starts
     where j.name = of_name and j.key = k;
   end`;
-  return `create function ${table('look_at_key')}(of_name text, k text, by_rule text, rule jsonb, hi integer, lo integer, wanted integer, t timestamptz,
+  return `create function ${call('look_at_key')}(of_name text, k text, by_rule text, rule jsonb, hi integer, lo integer, wanted integer, t timestamptz,
       taken tid[], inout starts jsonb, out places tid[])
     language plpgsql as ${literal(body)}`;
 };
@@ -275,56 +283,63 @@ const lookFunction = ({ table }: Names): string => {
  * Takes up to `wanted` jobs of a name. Each key gives as many as its share of a turn; what is left then goes to further
  * turns. After a long time without claims, it takes several to learn of all keys that wait: until then each known key
  * gives one, so that none has a long start. `t` is the one time of the claim, by which work is due, starts are counted,
- * and jobs are written.
+ * and jobs are written. If the rule has `turns`, each key gives up to `each` jobs in a turn, and the claim ends after
+ * `most` turns that gave something: the other keys stay for other instances.
  */
-const takeFunction = ({ jobs, table }: Names): string => {
-  const keys = table('job_keys');
+const takeFunction = ({ rows, name, due, id, keys, level, call, called }: KeyedTable): string => {
+  const end = (ascending: boolean): string => {
+    const way = ascending ? ['', ' desc'] : [' desc', ''];
+    return `(select priority from ${rows} where ${name} = of_name and status = 'pending'
+      order by priority${way[0] ?? ''}, ${due}${way[1] ?? ''}, ${id}${way[1] ?? ''} limit 1)`;
+  };
   const body = `
   declare
     by_now timestamptz; hi integer; lo integer; left_over integer; portion integer; k record; looked record; ready integer;
     gathered record; gathers_until timestamptz := clock_timestamp() + interval '${String(GATHERS_MS)} milliseconds';
+    turn_gives integer := (rule -> 'turns' ->> 'each')::integer;
+    turns_left integer := coalesce((rule -> 'turns' ->> 'most')::integer, wanted);
   begin
     places := '{}';
     loop
-      select * into gathered from ${table('gather_keys')}(of_name, by_rule, t);
+      select * into gathered from ${call('gather_keys')}(of_name, by_rule, t);
       exit when not gathered.more_wakes or clock_timestamp() > gathers_until;
     end loop;
     more := gathered.more_wakes or gathered.more_bare;
     -- Whatever has another priority has not been told of yet.
-    hi := (select priority from ${jobs} where name = of_name and status = 'pending'
-      order by priority desc, next_run_at, id limit 1);
-    lo := (select priority from ${jobs} where name = of_name and status = 'pending'
-      order by priority, next_run_at desc, id desc limit 1);
+    hi := ${level === '' ? '0' : end(false)};
+    lo := ${level === '' ? '0' : end(true)};
     for turn in 1 .. 3 loop
       by_now := clock_timestamp();
       left_over := wanted - cardinality(places);
-      exit when left_over <= 0;
-      ready := (select count(*) from (select from ${keys} where name = of_name and job_keys.rule = by_rule and at <= by_now
+      exit when left_over <= 0 or turns_left <= 0;
+      ready := (select count(*) from (select from ${keys} where name = of_name and ${called('keys')}.rule = by_rule and at <= by_now
         order by at limit left_over) r);
-      portion := case when gathered.more_wakes then 1 else ceil(left_over::double precision / greatest(1, ready)) end;
+      portion := coalesce(turn_gives,
+        case when gathered.more_wakes then 1 else ceil(left_over::double precision / greatest(1, ready)) end);
       ready := 0;
       for k in
         select c.key, c.starts from (
-          (select key, starts, at from ${keys} where name = of_name and job_keys.rule = by_rule and at <= by_now order by at limit left_over + 50)
-          union all (select key, starts, at from ${keys} where name = of_name and job_keys.rule < by_rule limit 50)
-          union all (select key, starts, at from ${keys} where name = of_name and job_keys.rule > by_rule limit 50)
+          (select key, starts, at from ${keys} where name = of_name and ${called('keys')}.rule = by_rule and at <= by_now order by at limit left_over + 50)
+          union all (select key, starts, at from ${keys} where name = of_name and ${called('keys')}.rule < by_rule limit 50)
+          union all (select key, starts, at from ${keys} where name = of_name and ${called('keys')}.rule > by_rule limit 50)
         ) c order by c.at
       loop
-        exit when cardinality(places) >= wanted;
+        exit when cardinality(places) >= wanted or turns_left <= 0;
         ready := ready + 1;
-        select * into looked from ${table('look_at_key')}(of_name, k.key, by_rule, take_by_keys.rule, hi, lo,
+        select * into looked from ${call('look_at_key')}(of_name, k.key, by_rule, ${called('take_by_keys')}.rule, hi, lo,
           least(portion, wanted - cardinality(places)), t, places, k.starts);
         places := places || looked.places;
+        if cardinality(looked.places) > 0 then turns_left := turns_left - 1; end if;
       end loop;
       exit when ready = 0 or gathered.more_wakes;
     end loop;
     -- Called in the condition, a volatile function would read every key.
     by_now := clock_timestamp();
-    more := more or exists (select from ${keys} where name = of_name and job_keys.rule = by_rule and at <= by_now)
-      or exists (select from ${keys} where name = of_name and job_keys.rule < by_rule)
-      or exists (select from ${keys} where name = of_name and job_keys.rule > by_rule);
+    more := more or exists (select from ${keys} where name = of_name and ${called('keys')}.rule = by_rule and at <= by_now)
+      or exists (select from ${keys} where name = of_name and ${called('keys')}.rule < by_rule)
+      or exists (select from ${keys} where name = of_name and ${called('keys')}.rule > by_rule);
   end`;
-  return `create function ${table('take_by_keys')}(of_name text, by_rule text, rule jsonb, wanted integer, t timestamptz, out places tid[],
+  return `create function ${call('take_by_keys')}(of_name text, by_rule text, rule jsonb, wanted integer, t timestamptz, out places tid[],
       out more boolean)
     language plpgsql as ${literal(body)}`;
 };
@@ -334,8 +349,8 @@ const takeFunction = ({ jobs, table }: Names): string => {
  * $2. Returns a summary, then what the statement returns. Claims of one name go one after the other, and those of
  * several names lock them in one order.
  */
-const claimFunction = ({ schema, jobs, pauses, table }: Names): string => {
-  const keys = table('job_keys');
+const claimFunction = ({ schema }: Names, work: KeyedTable): string => {
+  const { rows, name, due, id, keys, inTime, isPaused, lock, call } = work;
   const body = `
   declare
     n record; taken record; t timestamptz; places tid[] := '{}'; waiting integer; left_over integer := total;
@@ -346,14 +361,14 @@ const claimFunction = ({ schema, jobs, pauses, table }: Names): string => {
       return;
     end if;
     for n in select w.name from jsonb_to_recordset(wanted) as w(name text) order by w.name collate "C" loop
-      perform pg_advisory_xact_lock(hashtextextended(${literal(`tidemill:${schema}:keys:`)} || n.name, 0));
+      perform pg_advisory_xact_lock(hashtextextended(${literal(`tidemill:${schema}:${lock}:`)} || n.name, 0));
     end loop;
     t := date_trunc('milliseconds', clock_timestamp());
     waiting := jsonb_array_length(wanted);
     for n in select * from jsonb_to_recordset(wanted) as w(name text, most integer, until timestamptz, by_rule text, rule jsonb) loop
       if (n.until is null or clock_timestamp() <= n.until)
-          and not exists (select from ${pauses} p where p.kind = 'jobs' and p.name in (n.name, '')) then
-        select * into taken from ${table('take_by_keys')}(n.name, n.by_rule, n.rule,
+          and not ${isPaused('n.name')} then
+        select * into taken from ${call('take_by_keys')}(n.name, n.by_rule, n.rule,
           least(n.most, ceil(left_over::double precision / waiting)::integer), t);
         places := places || taken.places;
         left_over := left_over - cardinality(taken.places);
@@ -369,8 +384,8 @@ const claimFunction = ({ schema, jobs, pauses, table }: Names): string => {
     end if;
     for n in select a ->> 'name' as name, place - 1 as place, (a ->> 'more')::boolean as more, (a ->> 'taken')::integer as taken
         from jsonb_array_elements(answers) with ordinality as l(a, place) loop
-      is_held := exists (select from ${jobs} where name = n.name and status = 'pending'
-        and next_run_at > '-infinity' and next_run_at <= t and ${IN_TIME} order by next_run_at, id limit 1);
+      is_held := exists (select from ${rows} where ${name} = n.name and status = 'pending'
+        and ${due} > '-infinity' and ${due} <= t${inTime} order by ${due}, ${id} limit 1);
       if is_held then
         held_until := (select k.at from ${keys} k where k.name = n.name and k.held and k.at > t order by k.at limit 1);
         if held_until is not null or not n.more then
@@ -383,17 +398,17 @@ const claimFunction = ({ schema, jobs, pauses, table }: Names): string => {
     return next json_build_object('at', floor(extract(epoch from t) * 1000), 'names', answers)::text;
     return query select unnest(claimed);
   end`;
-  return `create function ${table('claim_by_keys')}(wanted jsonb, total integer, statement text) returns setof text
+  return `create function ${call('claim_by_keys')}(wanted jsonb, total integer, statement text) returns setof text
     language plpgsql ${BY_INDEX} as ${literal(body)}`;
 };
 
-export const keyFunctions = (names: Names): readonly string[] => [
-  startsFunction(names),
-  headsFunction(names),
-  nextFunction(names),
-  runningFunction(names),
-  gatherFunction(names),
-  lookFunction(names),
-  takeFunction(names),
-  claimFunction(names),
+/** The functions of one kind of work. */
+export const keyFunctions = (names: Names, work: KeyedTable): readonly string[] => [
+  headsFunction(work),
+  nextFunction(work),
+  runningFunction(work),
+  gatherFunction(work),
+  lookFunction(names, work),
+  takeFunction(work),
+  claimFunction(names, work),
 ];

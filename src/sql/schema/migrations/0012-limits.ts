@@ -1,7 +1,8 @@
 import type { Names } from '../names.js';
 import { keyedFunctions } from './0012-enqueue.js';
-import { keyFunctions } from './0012-keys.js';
-import { JOB_KEY, keyTriggers } from './0012-triggers.js';
+import { keyFunctions, startsFunction } from './0012-keys.js';
+import { keyTriggers } from './0012-triggers.js';
+import { JOB_KEY, keyedJobs, type KeyedTable } from './keyed-table.js';
 import type { Migration } from './migration.js';
 
 /** Scopes, each with its definition and its state as `src/store/scope.ts` knows it. */
@@ -20,11 +21,15 @@ const limitsTable = ({ table }: Names): string => `
 
 /**
  * The keys of which something waits. `at` says when a claim has to look at the key again: infinity if only the end of
- * one of its jobs can help. `rule` identifies the limits by which it was looked at last, `held` says that they hold up
+ * some of its work can help. `rule` identifies the limits by which it was looked at last, `held` says that they hold up
  * due work. Only claims write here, one at a time for each name.
  */
-const keysTable = ({ table }: Names): readonly string[] => [
-  `create table ${table('job_keys')} (
+export const keysTables = ({
+  keys,
+  wakes,
+  called,
+}: Pick<KeyedTable, 'keys' | 'wakes' | 'called'>): readonly string[] => [
+  `create table ${keys} (
     name text collate "C" not null,
     key text collate "C" not null,
     rule text collate "C" not null,
@@ -36,19 +41,19 @@ const keysTable = ({ table }: Names): readonly string[] => [
     primary key (name, key)
   ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000)`,
   // claim: the keys that can run, the one that waits longest first; keys that were looked at by another rule.
-  `create index job_keys_ready on ${table('job_keys')} (name, rule, at)`,
+  `create index ${called('keys')}_ready on ${keys} (name, rule, at)`,
   // claim: when the first key that holds up due work can run.
-  `create index job_keys_held on ${table('job_keys')} (name, at) where held`,
+  `create index ${called('keys')}_held on ${keys} (name, at) where held`,
   // Append only, so that no transaction waits for another one. adds: something of the key waits. frees: something
   // of it ended, or waits no longer.
-  `create table ${table('key_wakes')} (
+  `create table ${wakes} (
     name text collate "C" not null,
     key text collate "C" not null,
     at timestamptz not null,
     adds boolean not null,
     frees boolean not null
   ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000)`,
-  `create index key_wakes_by_name on ${table('key_wakes')} (name)`,
+  `create index ${called('key_wakes')}_by_name on ${wakes} (name)`,
 ];
 
 /** Jobs without a key are in none of them. */
@@ -76,9 +81,10 @@ export const limits: Migration = {
        add column if not exists limit_order text collate "C"`,
     ...keyedFunctions(names),
     limitsTable(names),
-    ...keysTable(names),
+    ...keysTables(keyedJobs(names)),
     ...keyIndexes(names),
-    ...keyTriggers(names),
-    ...keyFunctions(names),
+    ...keyTriggers(keyedJobs(names)),
+    startsFunction(names),
+    ...keyFunctions(names, keyedJobs(names)),
   ],
 };

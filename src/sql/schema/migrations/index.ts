@@ -10,7 +10,7 @@ import { partitions } from './0009-partitions.js';
 import { outbox } from './0010-outbox.js';
 import { existing } from './0011-existing.js';
 import { limits } from './0012-limits.js';
-import { turns } from './0013-turns.js';
+import { taskKeys } from './0013-task-keys.js';
 import type { Migration } from './migration.js';
 
 /** In order. The version of a schema is that of the last step that was applied to it. */
@@ -27,5 +27,5 @@ export const migrations: readonly Migration[] = [
   outbox,
   existing,
   limits,
-  turns,
+  taskKeys,
 ];

@@ -383,12 +383,12 @@ export const keys: Chapter = chapter({ title: 'limits per key', needs: ['limits'
       keyed('later', 'later', -400_000),
     ]);
     await claimBy(store, rule, 1);
-    const list = await limitsOf(store).keys('work', rule, { limit: 10 });
+    const list = await limitsOf(store).keys({ kind: 'job', name: 'work' }, rule, { limit: 10 });
     expect(list.map(({ key }) => key)).toEqual(['busy', 'idle']);
     expect(list[0]).toMatchObject({ key: 'busy', running: 1, due: 2 });
     expect(list[0]?.rateFreeAt).toBeInstanceOf(Date);
     expect(list[0]?.dueSince).toBeInstanceOf(Date);
-    const [later] = await limitsOf(store).keys('work', rule, ['later']);
+    const [later] = await limitsOf(store).keys({ kind: 'job', name: 'work' }, rule, ['later']);
     expect(later).toMatchObject({ key: 'later', running: 0, due: 0 });
     expect(later?.dueSince).toBeUndefined();
   }),
@@ -397,7 +397,7 @@ export const keys: Chapter = chapter({ title: 'limits per key', needs: ['limits'
     const store = await opened();
     await store.jobs.insert([aJob({ data: 'none' }), keyed('a')]);
     await store.jobs.claim(aClaim(anInstance(), { names: ['other'] }));
-    await limitsOf(store).repairKeys?.('work', { concurrency: 1 });
+    await limitsOf(store).repairKeys?.({ kind: 'job', name: 'work' }, { concurrency: 1 });
     expect(sorted(dataOf(await claimBy(store, { concurrency: 1 })))).toEqual(['a', 'none']);
   }),
 ]);

@@ -11,30 +11,30 @@ import {
 import { grantStarts, type RateState } from '../../../time/rate.js';
 import { literal, type GlobalDocument, type Mongo } from '../../context.js';
 import { sliceOf, windowOf } from '../../slices.js';
-import { hash, toText, type JobDocument, type Key } from '../document.js';
-import { takeEach, takeMany } from '../take.js';
+import { hash } from '../../jobs/document.js';
 import { CLAIM_MS, markKeys, mostOf, placed, ruleText, SURE_MS, TAKE_MS } from './document.js';
 import { freeKeys } from './free.js';
 import { checkPermits } from './permits.js';
 import { readKeys, type KeysRead, type OfferedKey } from './read.js';
 import { changeRule } from './repair.js';
+import type { ClaimableWork, KeyedWork, TakenWork } from './work.js';
 
 /** What a claim took of one name, as it is stored. */
-export interface KeyedAnswer {
-  readonly rows: readonly JobDocument[];
+export interface KeyedAnswer<R> {
+  readonly rows: readonly R[];
   readonly answer: Omit<ClaimAnswer, 'jobs'>;
 }
 
 /** How many keys of each name were offered last: the more there are, the fewer jobs of each are read. */
 export type Turns = Map<string, number>;
 
-interface Named {
-  readonly name: string;
+interface Named<R> {
+  readonly work: ClaimableWork<R>;
   readonly limit: NameLimit;
 }
 
 /** A name in one claim. */
-interface Turn extends Named {
+interface Turn<R = unknown> extends Named<R> {
   readonly rule: KeyRule;
   readonly request: ClaimRequest;
   /** The server's time of the read. All that is granted happens from then until `until`, by the write of the jobs. */
@@ -69,41 +69,42 @@ interface NextKey {
  *
  * A crash after any of these writes leaves permits without a running job: `checkPermits` finds them.
  */
-export async function claimKeyed(
+async function claimKeyed<R>(
   mongo: Mongo,
   turns: Turns,
   request: ClaimRequest,
-  { name, limit }: Named,
-): Promise<KeyedAnswer> {
+  { work, limit }: Named<R>,
+): Promise<KeyedAnswer<R>> {
+  const { name } = work;
   const rule = limit.keys ?? {};
   const each = readEach(turns, name, limit, mostOf(rule));
   const keys = windowOf({ ...limit, max: mostKeys(limit) }) + 1;
-  let read = await readKeys(mongo, name, rule, { keys, each });
+  let read = await readKeys(mongo, work, rule, { keys, each });
   const { cluster } = read;
   const now = cluster.now.getTime();
   const until = new Date(Math.min(now + CLAIM_MS, limit.notAfter?.getTime() ?? Infinity));
   if (limit.max === 0 || isPausedIn(cluster.paused, name) || until.getTime() < now) return nothing(cluster);
   if (read.rule !== ruleText(rule) || read.keyless.length > 0) {
-    await changeRule(mongo, name, rule, read.rule);
-    await adoptKeyless(mongo, name, read.keyless);
-    read = await readKeys(mongo, name, rule, { keys, each });
+    await changeRule(mongo, work, rule, read.rule);
+    await adoptKeyless(mongo, work, read.keyless);
+    read = await readKeys(mongo, work, rule, { keys, each });
   }
   turns.set(name, read.offered.length);
-  const turn: Turn = { name, limit, rule, request, now, until, each };
+  const turn: Turn<R> = { work, limit, rule, request, now, until, each };
   const plan = planOf(turn, read.offered);
   const granted = await reserve(mongo, turn, plan.wishes);
   const rows = await takeGranted(mongo, turn, granted);
-  const isFreed = await checkPermits(mongo, read.unchecked);
+  const isFreed = await checkPermits(mongo, work, read.unchecked);
   const asked = plan.wishes.reduce((sum, { take }) => sum + take, 0);
   const more = plan.isMore || rows.length < asked || isFreed || read.offered.length === keys;
   const heldUp = heldUpBy(turn, plan.wishes, read);
   return {
-    rows,
+    rows: rows.map(({ row }) => row),
     answer: { asked, more, ...(heldUp === undefined ? {} : { heldUp: new Map([[name, heldUp]]) }), cluster },
   };
 }
 
-const nothing = (cluster: ClusterBrief): KeyedAnswer => ({
+const nothing = <R>(cluster: ClusterBrief): KeyedAnswer<R> => ({
   rows: [],
   answer: { asked: 0, more: false, cluster },
 });
@@ -117,14 +118,14 @@ function readEach(offered: Turns, name: string, { max, turns }: NameLimit, most:
 /** From how many keys a claim may take. */
 const mostKeys = ({ max, turns }: NameLimit): number => Math.min(max, turns?.most ?? max);
 
-/** Jobs of a producer that knows the name only count as those of the key ''. */
-async function adoptKeyless(mongo: Mongo, name: string, ids: readonly Key[]): Promise<void> {
+/** Work that was written without a key, such as by a producer that knows the name only, counts as that of the key ''. */
+async function adoptKeyless(mongo: Mongo, work: KeyedWork, ids: readonly unknown[]): Promise<void> {
   if (ids.length === 0) return;
-  await mongo.jobs.updateMany(
-    { _id: { $in: [...ids] }, status: 'pending', limitKey: null },
+  await work.collection.updateMany(
+    { _id: { $in: [...ids] as never[] }, status: 'pending', limitKey: null },
     { $set: { limitKey: '' } },
   );
-  await markKeys(mongo, [{ name, key: '', from: '$$NOW' }]);
+  await markKeys(mongo, [{ name: work.owner, key: '', from: '$$NOW' }]);
 }
 
 interface Plan {
@@ -248,12 +249,14 @@ async function reserve(mongo: Mongo, turn: Turn, wishes: readonly Wish[]): Promi
   return taking.filter(({ key }) => won.has(key._id));
 }
 
-/** Up to this many jobs are taken one by one. */
-const FEW = 4;
-
-async function takeGranted(mongo: Mongo, turn: Turn, granted: readonly Wish[]): Promise<JobDocument[]> {
+async function takeGranted<R>(
+  mongo: Mongo,
+  turn: Turn<R>,
+  granted: readonly Wish[],
+): Promise<readonly TakenWork<R>[]> {
+  const { work } = turn;
   const picked = granted.flatMap(({ key, take }) =>
-    key.ids.slice(0, take).map((id) => ({ id, key: key.key, wish: key })),
+    key.ids.slice(0, take).map((id) => ({ id, key: key.key })),
   );
   if (picked.length === 0) return [];
   const ids = picked.map(({ id }) => id);
@@ -264,21 +267,20 @@ async function takeGranted(mongo: Mongo, turn: Turn, granted: readonly Wish[]): 
     $and: [
       { $lte: ['$$NOW', turn.until] },
       { $eq: ['$limitKey', ofKey] },
-      { $eq: ['$name', literal(turn.name)] },
+      { $eq: [work.nameField, literal(work.name)] },
     ],
   };
-  const take = ids.length <= FEW && !mongo.sharded ? takeEach : takeMany;
-  const rows = await take(mongo, ids, turn.request, { also, maxTimeMS: TAKE_MS });
-  const taken = new Map(rows.map((row) => [toText(row._id), row]));
-  const missed = picked.filter(({ id }) => !taken.has(toText(id)));
+  const rows = await work.take(ids, turn.request, { also, maxTimeMS: TAKE_MS });
+  const taken = new Map(rows.map((row) => [work.idText(row.id), row]));
+  const missed = picked.filter(({ id }) => !taken.has(work.idText(id)));
   await countRates(mongo, turn, granted, taken);
   const { token } = turn.request;
   await freeKeys(
     mongo,
     missed.map(({ id, key }) => ({
-      name: turn.name,
+      name: work.owner,
       key,
-      lease: { key: id, id: toText(id), token, lockedAt: null },
+      lease: { key: id, id: work.idText(id), token, lockedAt: null },
       pendingFrom: '$$NOW' as const,
     })),
   );
@@ -291,15 +293,15 @@ async function takeGranted(mongo: Mongo, turn: Turn, granted: readonly Wish[]): 
  */
 async function countRates(
   mongo: Mongo,
-  { rule, now }: Turn,
+  { work, rule, now }: Turn,
   granted: readonly Wish[],
-  taken: ReadonlyMap<string, JobDocument>,
+  taken: ReadonlyMap<string, TakenWork<unknown>>,
 ): Promise<void> {
   const { rate } = rule;
   if (rate === undefined) return;
   const operations = granted.map(({ key, take }): AnyBulkWriteOperation<GlobalDocument> => {
-    const rows = key.ids.slice(0, take).flatMap((id) => taken.get(toText(id)) ?? []);
-    const last = Math.max(now, ...rows.map((row) => (row['lockedAt'] as Date).getTime()));
+    const rows = key.ids.slice(0, take).flatMap((id) => taken.get(work.idText(id)) ?? []);
+    const last = Math.max(now, ...rows.map((row) => row.lockedAt.getTime()));
     const { state, freeAt } = grantStarts(key.rate, rate, { wanted: rows.length, now, withinMs: last - now });
     const fields = { rate: literal(state), countsUntil: countsUntil(rule, state) };
     const open = new Date(Math.max(now, freeAt));
@@ -324,4 +326,49 @@ function heldUpBy(turn: Turn, wishes: readonly Wish[], read: KeysRead): Date | n
   if (waits.length === 0) return undefined;
   const times = waits.flatMap((at) => at?.getTime() ?? []);
   return times.length === 0 ? null : new Date(Math.min(...times));
+}
+
+/** Each name with keys gets its share of the whole; the names without share what is left. */
+export async function claimEachKeyed<R>(
+  mongo: Mongo,
+  turns: Turns,
+  request: ClaimRequest,
+  keyed: readonly Named<R>[],
+): Promise<KeyedAnswer<R>[]> {
+  const offers = new Map([...request.limits].map(([name, { max }]) => [name, max]));
+  const shares = fairShare(offers, request.total);
+  const claims = await Promise.allSettled(
+    keyed.map(({ work, limit }) => {
+      const max = Math.min(limit.max, shares.get(work.name) ?? 0);
+      return claimKeyed(mongo, turns, request, { work, limit: { ...limit, max } });
+    }),
+  );
+  return claims.map((claimed) => {
+    if (claimed.status === 'rejected') throw claimed.reason;
+    return claimed.value;
+  });
+}
+
+/** The names of a request that have limits per key. */
+export const keyedOf = ({ limits }: ClaimRequest): readonly (readonly [string, NameLimit])[] =>
+  [...limits].filter(([, { keys }]) => keys !== undefined);
+
+/** What is left for the names without limits per key, after others have taken some. */
+export function withoutKeyed(request: ClaimRequest, taken: number): ClaimRequest {
+  const limits = [...request.limits].filter(([, { keys }]) => keys === undefined);
+  return { ...request, limits: new Map(limits), total: request.total - taken };
+}
+
+/** Several answers as one; there is at least one. */
+export function together(answers: readonly Omit<ClaimAnswer, 'jobs'>[]): Omit<ClaimAnswer, 'jobs'> {
+  const [first, ...others] = answers;
+  if (first === undefined) throw new Error('a claim of no name');
+  if (others.length === 0) return first;
+  const heldUp = new Map(answers.flatMap((answer) => [...(answer.heldUp ?? [])]));
+  return {
+    asked: answers.reduce((sum, { asked }) => sum + asked, 0),
+    more: answers.some(({ more }) => more),
+    ...(heldUp.size === 0 ? {} : { heldUp }),
+    cluster: (answers.at(-1) ?? first).cluster,
+  };
 }

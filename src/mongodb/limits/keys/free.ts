@@ -2,10 +2,19 @@ import type { AnyBulkWriteOperation, ClientSession } from 'mongodb';
 import type { Lease, Settlement } from '../../../store/port.js';
 import { afterTransaction, send } from '../../cluster/messages.js';
 import { run, type GlobalDocument, type Mongo } from '../../context.js';
-import { settledUnder } from '../hold.js';
-import { earlier, keyId, markPipeline, placed, withoutPermits, writeKeys, type KeyRef } from './document.js';
+import { settledUnder } from '../../jobs/hold.js';
+import {
+  earlier,
+  keyId,
+  markPipeline,
+  placed,
+  withoutPermits,
+  writeKeys,
+  type KeyOwner,
+  type KeyRef,
+} from './document.js';
 
-/** A job that runs no more, and when it runs next. */
+/** Work that runs no more, and when it runs next. */
 export interface Freed extends KeyRef {
   readonly lease: Lease;
   readonly pendingFrom?: Date | '$$NOW';
@@ -35,7 +44,7 @@ function freeing(_id: string, freed: readonly Freed[]): AnyBulkWriteOperation<Gl
 }
 
 /**
- * Frees the keys of jobs that were settled before. If this is lost, `repairKeys` finds permits without a running job.
+ * Frees the keys of work that was settled before. If this is lost, `repairKeys` finds permits without running work.
  * Wakes the instances if one of the keys can run again.
  */
 export async function freeKeys(mongo: Mongo, freed: readonly Freed[]): Promise<void> {
@@ -57,11 +66,12 @@ async function wakeFor(mongo: Mongo, ids: readonly string[], freed: readonly Fre
       full: false,
       $expr: { $and: ['$at', { $lte: ['$at', '$$NOW'] }] },
     })
-    .project<{ name: string }>({ _id: 0, name: 1 })
+    .project<{ name: KeyOwner }>({ _id: 0, name: 1 })
     .toArray();
   const counts = new Map<string, number>();
-  for (const { name } of rows) counts.set(name, (counts.get(name) ?? 0) + 1);
+  for (const { name } of rows) if (typeof name === 'string') counts.set(name, (counts.get(name) ?? 0) + 1);
   if (counts.size > 0) await send(mongo, { kind: 'jobs', due: [...counts] });
+  if (rows.some(({ name }) => typeof name !== 'string')) await send(mongo, { kind: 'tasks', news: false });
 }
 
 /** Frees the key of a job that was settled in a transaction, once that has committed. */

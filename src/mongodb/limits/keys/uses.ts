@@ -1,47 +1,53 @@
 import type { Document } from 'mongodb';
 import type { KeyRule, KeyUse } from '../../../store/port.js';
 import { grantStarts } from '../../../time/rate.js';
-import { BSON_OPTIONS, type Mongo } from '../../context.js';
+import type { Mongo } from '../../context.js';
 import { aggregateExact } from '../../exact.js';
 import { ANY_DATE } from '../../indexes.js';
-import { toText, type Key } from '../document.js';
-import { keyId, pendingOf, type KeyDocument } from './document.js';
-import { firstOf } from './read.js';
+import { keyId, type KeyDocument } from './document.js';
+import { firstOf, pendingOf } from './read.js';
+import type { KeyedWork } from './work.js';
 
 const MOST_COUNTED = 1_000;
 
 interface KeyRow extends KeyDocument {
-  readonly due: readonly { readonly nextRunAt: Date }[];
+  readonly due: readonly { readonly at: Date }[];
   readonly count: readonly { readonly due: number }[];
-  readonly running: readonly { readonly count: number; readonly first: Key }[];
+  readonly running: readonly { readonly count: number; readonly first: unknown }[];
   /** With an order only. */
-  readonly head?: readonly { readonly _id: Key }[];
+  readonly head?: readonly { readonly _id: unknown }[];
   readonly now: Date;
 }
 
-const dueOf = (name: string): Document => ({
-  ...pendingOf(name),
-  nextRunAt: ANY_DATE,
-  $expr: { $lte: ['$nextRunAt', '$$NOW'] },
+const dueOf = (work: KeyedWork): Document => ({
+  ...pendingOf(work),
+  [work.due]: ANY_DATE,
+  $expr: { $lte: [`$${work.due}`, '$$NOW'] },
 });
 
-function usesPipeline(mongo: Mongo, name: string, rule: KeyRule): Document[] {
+function usesPipeline(work: KeyedWork, rule: KeyRule): Document[] {
   const lookup = (as: string, pipeline: Document[]): Document => ({
-    $lookup: { from: mongo.jobs.collectionName, localField: 'key', foreignField: 'limitKey', pipeline, as },
+    $lookup: {
+      from: work.collection.collectionName,
+      localField: 'key',
+      foreignField: 'limitKey',
+      pipeline,
+      as,
+    },
   });
   return [
-    lookup('count', [{ $match: dueOf(name) }, { $limit: MOST_COUNTED }, { $count: 'due' }]),
+    lookup('count', [{ $match: dueOf(work) }, { $limit: MOST_COUNTED }, { $count: 'due' }]),
     lookup('due', [
-      { $match: dueOf(name) },
-      { $sort: { nextRunAt: 1 } },
+      { $match: dueOf(work) },
+      { $sort: { [work.due]: 1 } },
       { $limit: 1 },
-      { $project: { _id: 0, nextRunAt: 1 } },
+      { $project: { _id: 0, at: `$${work.due}` } },
     ]),
     lookup('running', [
-      { $match: { name: { $eq: name }, status: 'processing' } },
+      { $match: { ...work.named, ...work.running } },
       { $group: { _id: null, count: { $sum: 1 }, first: { $first: '$_id' } } },
     ]),
-    ...(rule.order === undefined ? [] : [lookup('head', firstOf(name, rule, 1))]),
+    ...(rule.order === undefined ? [] : [lookup('head', firstOf(work, rule, 1))]),
     { $set: { now: '$$NOW' } },
   ];
 }
@@ -49,10 +55,11 @@ function usesPipeline(mongo: Mongo, name: string, rule: KeyRule): Document[] {
 /** The keys of a name with due work, those that wait longest first, or those that are asked for. For people. */
 export async function keyUses(
   mongo: Mongo,
-  name: string,
+  work: KeyedWork,
   rule: KeyRule,
   which: { readonly limit: number } | readonly string[],
 ): Promise<readonly KeyUse[]> {
+  const { owner: name } = work;
   const isList = (value: typeof which): value is readonly string[] => Array.isArray(value);
   const chosen = isList(which)
     ? [{ $match: { _id: { $in: which.map((key) => keyId({ name, key })) } } }]
@@ -61,15 +68,19 @@ export async function keyUses(
         { $sort: { from: 1 } },
         { $limit: which.limit },
       ];
-  const pipeline = [...chosen, ...usesPipeline(mongo, name, rule)];
-  const rows = aggregateExact(mongo.globals, pipeline, {}, ['permits'], BSON_OPTIONS);
-  const uses = (await rows.toArray()).map((row) => useOf(row as unknown as KeyRow, rule));
+  const pipeline = [...chosen, ...usesPipeline(work, rule)];
+  const rows = aggregateExact(mongo.globals, pipeline, {}, ['permits'], work.reading);
+  const uses = (await rows.toArray()).map((row) => useOf(work, row as unknown as KeyRow, rule));
   if (isList(which)) return uses;
   const since = ({ dueSince }: KeyUse): number => dueSince?.getTime() ?? Infinity;
   return uses.filter(({ dueSince }) => dueSince !== undefined).sort((a, b) => since(a) - since(b));
 }
 
-function useOf({ key, due, count, running, head, rate, now }: KeyRow, rule: KeyRule): KeyUse {
+function useOf(
+  { idText }: KeyedWork,
+  { key, due, count, running, head, rate, now }: KeyRow,
+  rule: KeyRule,
+): KeyUse {
   const [first] = due;
   const [runs] = running;
   const freeAt =
@@ -81,8 +92,8 @@ function useOf({ key, due, count, running, head, rate, now }: KeyRow, rule: KeyR
     key,
     running: runs?.count ?? 0,
     due: count[0]?.due ?? 0,
-    ...(first === undefined ? {} : { dueSince: first.nextRunAt }),
+    ...(first === undefined ? {} : { dueSince: first.at }),
     ...(freeAt > now.getTime() ? { rateFreeAt: new Date(freeAt) } : {}),
-    ...(next === undefined ? {} : { head: toText(next) }),
+    ...(next === undefined ? {} : { head: idText(next) }),
   };
 }

@@ -2,17 +2,16 @@
 import type { Document } from 'mongodb';
 import { NEVER } from '../../../core/records/job.js';
 import type { ClusterBrief, KeyRule } from '../../../store/port.js';
-import { BSON_OPTIONS, type Mongo } from '../../context.js';
+import type { Mongo } from '../../context.js';
 import { aggregateExact } from '../../exact.js';
 import { ANY_DATE } from '../../indexes.js';
-import { SCHEMA_VERSION, type Key } from '../document.js';
-import { clusterPipeline, readCluster } from '../peek.js';
-import { pendingOf, ruleId, type KeyDocument } from './document.js';
+import { ruleId, type KeyDocument } from './document.js';
 import type { SeenKey } from './permits.js';
+import type { KeyedWork } from './work.js';
 
 /** An offered key, with the jobs that come first, due or not, and their due times. */
 export interface OfferedKey extends KeyDocument {
-  readonly ids: readonly Key[];
+  readonly ids: readonly unknown[];
   readonly dues: readonly Date[];
   /** The earliest due time that is still to come; absent if enough jobs are due. */
   readonly next?: Date;
@@ -27,7 +26,7 @@ export interface KeysRead {
   /** When the next key is offered, and whether due jobs wait for that. */
   readonly next?: { readonly at: Date; readonly waits: boolean };
   /** Pending jobs without a key, of a producer that knows the name only. */
-  readonly keyless: readonly Key[];
+  readonly keyless: readonly unknown[];
   /** The rule by which the keys stand in their index; absent: no claim has been made yet. */
   readonly rule?: string;
   readonly cluster: ClusterBrief;
@@ -39,24 +38,38 @@ const MOST_UNCHECKED = 20;
 const NEWEST = 20;
 const PRIORITIES = Array.from({ length: 21 }, (_none, at) => at - 10);
 
-const isDue = { $lte: ['$nextRunAt', '$$NOW'] };
+/** Pending work of a name that has a key; the indexes of keys begin so. */
+export const pendingOf = ({ ours }: Pick<KeyedWork, 'ours'>): Document => ({
+  ...ours,
+  status: 'pending',
+  limitKey: { $type: 'string' },
+});
+
+/** What the statements about keys need to know of the work. */
+export type KeyedQuery = Pick<KeyedWork, 'owner' | 'collection' | 'due' | 'ours' | 'isPrioritised'>;
 
 /** The first jobs of a key in the order of the rule: those that may start, and under `hold` the one that holds it. */
-export function firstOf(name: string, { order, whileRetrying = 'hold' }: KeyRule, count: number): Document[] {
+export function firstOf(
+  work: KeyedQuery,
+  { order, whileRetrying = 'hold' }: KeyRule,
+  count: number,
+): Document[] {
+  const { due, isPrioritised } = work;
+  const isDue = { $lte: [`$${due}`, '$$NOW'] };
   // A successor that waits for its predecessor holds nothing.
-  const isHolding = { $and: [{ $eq: [{ $type: '$limitOrder' }, 'string'] }, { $lt: ['$nextRunAt', NEVER] }] };
+  const isHolding = { $and: [{ $eq: [{ $type: '$limitOrder' }, 'string'] }, { $lt: [`$${due}`, NEVER] }] };
   const isCounted = order === 'fifo' && whileRetrying === 'hold' ? { $or: [isDue, isHolding] } : isDue;
   return [
-    { $match: { ...pendingOf(name), $expr: isCounted } },
+    { $match: { ...pendingOf(work), $expr: isCounted } },
     {
       $sort:
         order === undefined
-          ? { priority: -1, nextRunAt: 1, _id: 1 }
+          ? { ...(isPrioritised ? { priority: -1 } : {}), [due]: 1, _id: 1 }
           : // A missing order is less than any text: due jobs without one come first.
-            { limitOrder: 1, nextRunAt: 1, _id: 1 },
+            { limitOrder: 1, [due]: 1, _id: 1 },
     },
     { $limit: count },
-    { $project: { _id: 1, nextRunAt: 1 } },
+    { $project: { _id: 1, [due]: 1 } },
   ];
 }
 
@@ -64,21 +77,26 @@ export function firstOf(name: string, { order, whileRetrying = 'hold' }: KeyRule
  * The earliest job that was not due at the time of the first read; one that became due since is among them. The list of
  * all priorities lets the server merge 21 ranges of an index.
  */
-const nextOf = (name: string, now: Date): Document[] => [
-  { $match: { ...pendingOf(name), priority: { $in: PRIORITIES }, nextRunAt: { $gt: now } } },
-  { $sort: { nextRunAt: 1 } },
+const nextOf = (work: KeyedQuery, now: Date): Document[] => [
+  {
+    $match: {
+      ...pendingOf(work),
+      ...(work.isPrioritised ? { priority: { $in: PRIORITIES } } : {}),
+      [work.due]: { $gt: now },
+    },
+  },
+  { $sort: { [work.due]: 1 } },
   { $limit: 1 },
-  { $project: { _id: 0, nextRunAt: 1 } },
+  { $project: { _id: 0, [work.due]: 1 } },
 ];
 
-const lookup = (jobs: string, as: string, pipeline: Document[]): Document => ({
-  $lookup: { from: jobs, localField: 'key', foreignField: 'limitKey', pipeline, as },
+const lookup = ({ collection }: KeyedQuery, as: string, pipeline: Document[]): Document => ({
+  $lookup: { from: collection.collectionName, localField: 'key', foreignField: 'limitKey', pipeline, as },
 });
 
 /** Offered keys, first the one that waits longest, each with its first jobs. */
 export function offeredPipeline(
-  jobs: string,
-  name: string,
+  work: KeyedQuery,
   rule: KeyRule,
   { keys, each }: { readonly keys: number; readonly each: number },
 ): Document[] {
@@ -86,7 +104,7 @@ export function offeredPipeline(
     {
       $match: {
         kind: 'key',
-        name: { $eq: name },
+        name: { $eq: work.owner },
         full: false,
         at: ANY_DATE,
         $expr: { $lte: ['$at', '$$NOW'] },
@@ -94,30 +112,30 @@ export function offeredPipeline(
     },
     { $sort: { at: 1 } },
     { $limit: keys },
-    lookup(jobs, 'first', firstOf(name, rule, each)),
-    { $set: { ids: '$first._id', dues: '$first.nextRunAt', found: 'offered' } },
+    lookup(work, 'first', firstOf(work, rule, each)),
+    { $set: { ids: '$first._id', dues: `$first.${work.due}`, found: 'offered' } },
     { $unset: 'first' },
   ];
 }
 
 /** When the next job of each key is due. */
-export const laterPipeline = (jobs: string, name: string, ids: readonly string[], now: Date): Document[] => [
+export const laterPipeline = (work: KeyedQuery, ids: readonly string[], now: Date): Document[] => [
   { $match: { _id: { $in: [...ids] } } },
-  lookup(jobs, 'later', nextOf(name, now)),
-  { $project: { next: { $first: '$later.nextRunAt' } } },
+  lookup(work, 'later', nextOf(work, now)),
+  { $project: { next: { $first: `$later.${work.due}` } } },
 ];
 
 /** Adds the time of the next job to keys of which all due jobs were read: they have to be looked at again then. */
 async function withLater(
   mongo: Mongo,
-  name: string,
+  work: KeyedWork,
   offered: readonly OfferedKey[],
   { now, each }: { readonly now: Date; readonly each: number },
 ): Promise<readonly OfferedKey[]> {
   const ending = offered.filter(({ dues }) => dues.filter((at) => at <= now).length < each);
   if (ending.length === 0) return offered;
   const ids = ending.map(({ _id }) => _id);
-  const pipeline = laterPipeline(mongo.jobs.collectionName, name, ids, now);
+  const pipeline = laterPipeline(work, ids, now);
   const rows = await mongo.globals.aggregate<{ _id: string; next?: Date }>(pipeline).toArray();
   const nexts = new Map(rows.map(({ _id, next }) => [_id, next]));
   return offered.map((key) => {
@@ -128,11 +146,11 @@ async function withLater(
 
 function readPipeline(
   mongo: Mongo,
-  name: string,
+  work: KeyedWork,
   rule: KeyRule,
   size: { readonly keys: number; readonly each: number },
 ): Document[] {
-  const ofKeys = { kind: 'key', name: { $eq: name } };
+  const ofKeys = { kind: 'key', name: { $eq: work.owner } };
   const globals = (pipeline: Document[]): Document => ({
     $unionWith: { coll: mongo.globals.collectionName, pipeline },
   });
@@ -140,7 +158,7 @@ function readPipeline(
     $project: { _id: 0, ...fields, found: { $literal: what } },
   });
   return [
-    ...offeredPipeline(mongo.jobs.collectionName, name, rule, size),
+    ...offeredPipeline(work, rule, size),
     globals([
       { $match: { ...ofKeys, full: true, at: ANY_DATE, $expr: { $lte: ['$at', '$$NOW'] } } },
       { $limit: MOST_UNCHECKED },
@@ -159,42 +177,42 @@ function readPipeline(
     ]),
     {
       $unionWith: {
-        coll: mongo.jobs.collectionName,
+        coll: work.collection.collectionName,
         pipeline: [
-          { $match: { name: { $eq: name }, status: 'pending' } },
-          { $sort: { createdAt: -1, _id: -1 } },
+          { $match: { ...work.named, status: 'pending' } },
+          { $sort: work.newest },
           { $limit: NEWEST },
-          { $match: { limitKey: null, v: SCHEMA_VERSION } },
+          { $match: { limitKey: null, ...work.ours } },
           { $group: { _id: null, ids: { $push: '$_id' } } },
           found('keyless', { ids: 1 }),
         ],
       },
     },
-    globals([{ $match: { _id: ruleId(name) } }, found('rule', { rule: 1 })]),
-    globals(clusterPipeline),
+    globals([{ $match: { _id: ruleId(work.owner) } }, found('rule', { rule: 1 })]),
+    globals(work.brief),
   ];
 }
 
 export async function readKeys(
   mongo: Mongo,
-  name: string,
+  work: KeyedWork,
   rule: KeyRule,
   size: { readonly keys: number; readonly each: number },
 ): Promise<KeysRead> {
-  const pipeline = readPipeline(mongo, name, rule, size);
+  const pipeline = readPipeline(mongo, work, rule, size);
   const rows = await aggregateExact(
     mongo.globals,
     pipeline,
     { hint: 'tidemill_keys' },
     ['ids', 'permits'],
-    BSON_OPTIONS,
+    work.reading,
   ).toArray();
   const of = (what: string): Document[] => rows.filter((row) => row['found'] === what);
   const [next] = of('next');
   const [known] = of('rule');
-  const cluster = readCluster(rows);
+  const cluster = work.readBrief(rows);
   return {
-    offered: await withLater(mongo, name, of('offered') as OfferedKey[], {
+    offered: await withLater(mongo, work, of('offered') as OfferedKey[], {
       now: cluster.now,
       each: size.each,
     }),
@@ -204,7 +222,7 @@ export async function readKeys(
       ? {}
       : { next: { at: next['at'] as Date, waits: next['waits'] === true || next['from'] < next['at'] } }),
     ...(known === undefined ? {} : { rule: known['rule'] as string }),
-    keyless: of('keyless').flatMap((row) => row['ids'] as Key[]),
+    keyless: of('keyless').flatMap((row) => row['ids'] as unknown[]),
     cluster,
   };
 }

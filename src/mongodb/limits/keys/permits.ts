@@ -1,8 +1,7 @@
 import type { AnyBulkWriteOperation, Document } from 'mongodb';
 import type { KeyRule } from '../../../store/port.js';
-import { BSON_OPTIONS, literal, type GlobalDocument, type Mongo } from '../../context.js';
+import { literal, type GlobalDocument, type Mongo } from '../../context.js';
 import { findExact } from '../../exact.js';
-import { toText, type Key } from '../document.js';
 import {
   CLAIM_MS,
   keyId,
@@ -15,9 +14,11 @@ import {
   type PermitDocument,
 } from './document.js';
 import { freeKeys } from './free.js';
+import type { KeyedWork } from './work.js';
 
 /** The text of a permit: its token has no space. */
-const permitText = (token: unknown, job: unknown): string => `${String(token)} ${toText(job)}`;
+const permitText = ({ idText }: KeyedWork, token: unknown, job: unknown): string =>
+  `${String(token)} ${idText(job)}`;
 
 /** A key with the server's time at which it was read. */
 export type SeenKey = Pick<KeyDocument, '_id' | 'permits' | 'rev'> & { readonly seen: Date };
@@ -26,16 +27,20 @@ export type SeenKey = Pick<KeyDocument, '_id' | 'permits' | 'rev'> & { readonly 
  * Compares the permits of keys with the jobs, which tell the truth. A permit goes if its job does not run under its token,
  * and if that was read when no write of its claim could take the job any more. Returns whether a key was freed.
  */
-export async function checkPermits(mongo: Mongo, keys: readonly SeenKey[]): Promise<boolean> {
+export async function checkPermits(
+  mongo: Mongo,
+  work: KeyedWork,
+  keys: readonly SeenKey[],
+): Promise<boolean> {
   if (keys.length === 0) return false;
   const running = await runningUnder(
-    mongo,
+    work,
     keys.flatMap(({ permits }) => permits),
   );
   let isFreed = false;
   const operations = keys.map(({ _id, permits, rev, seen }): AnyBulkWriteOperation<GlobalDocument> => {
     const isSure = ({ until }: PermitDocument): boolean => until.getTime() + SURE_MS < seen.getTime();
-    const over = permits.filter((one) => isSure(one) && !running.has(permitText(one.token, one.job)));
+    const over = permits.filter((one) => isSure(one) && !running.has(permitText(work, one.token, one.job)));
     isFreed ||= over.length > 0;
     const next = permits.every(isSure) ? null : { $add: ['$$NOW', CLAIM_MS] };
     // Permits that were written since the read come with their own time to compare them.
@@ -48,36 +53,36 @@ export async function checkPermits(mongo: Mongo, keys: readonly SeenKey[]): Prom
 
 /** The permits whose jobs run under their token now. */
 async function runningUnder(
-  mongo: Mongo,
+  work: KeyedWork,
   permits: readonly Pick<PermitDocument, 'token' | 'job'>[],
 ): Promise<ReadonlySet<string>> {
   if (permits.length === 0) return new Set();
   const rows = await findExact(
-    mongo.jobs,
-    { _id: { $in: permits.map(({ job }) => job) }, status: 'processing' as const },
+    work.collection,
+    { _id: { $in: permits.map(({ job }) => job) as never[] }, ...work.running },
     { projection: { leaseToken: 1 } },
-    BSON_OPTIONS,
+    work.reading,
   ).toArray();
-  return new Set(rows.map((row) => permitText(row['leaseToken'], row._id)));
+  return new Set(rows.map((row) => permitText(work, row['leaseToken'], row['_id'])));
 }
 
 interface RunningJob {
-  readonly _id: Key;
+  readonly _id: unknown;
   readonly limitKey: string;
   readonly leaseToken: string;
   readonly lockedAt: Date;
 }
 
 /** Running jobs of a name that have a key. */
-async function runningOf(mongo: Mongo, name: string): Promise<readonly RunningJob[]> {
+async function runningOf(work: KeyedWork): Promise<readonly RunningJob[]> {
   const rows = (await findExact(
-    mongo.jobs,
-    { name: { $eq: name }, status: 'processing' as const },
+    work.collection,
+    { ...work.named, ...work.running },
     {
-      hint: 'tidemill_by_name',
+      hint: work.hints.byName,
       projection: { limitKey: 1, leaseToken: 1, lockedAt: 1 },
     },
-    BSON_OPTIONS,
+    work.reading,
   ).toArray()) as unknown as { readonly [field in keyof RunningJob]?: unknown }[];
   return rows.filter(
     (row): row is RunningJob =>
@@ -98,17 +103,18 @@ export interface KnownKeys {
  */
 export async function addPermits(
   mongo: Mongo,
-  name: string,
+  work: KeyedWork,
   rule: KeyRule,
   known?: KnownKeys,
 ): Promise<void> {
   const most = mostOf(rule);
   if (most === Infinity) return;
-  const jobs = (await runningOf(mongo, name)).filter(({ _id, limitKey, leaseToken, lockedAt }) => {
+  const { owner: name } = work;
+  const jobs = (await runningOf(work)).filter(({ _id, limitKey, leaseToken, lockedAt }) => {
     if (known === undefined) return true;
     const permits = known.byKey.get(limitKey)?.permits ?? [];
-    const text = permitText(leaseToken, _id);
-    return lockedAt < known.seen && !permits.some(({ token, job }) => permitText(token, job) === text);
+    const text = permitText(work, leaseToken, _id);
+    return lockedAt < known.seen && !permits.some(({ token, job }) => permitText(work, token, job) === text);
   });
   if (jobs.length === 0) return;
   const unknown = jobs.filter(({ limitKey }) => known?.byKey.has(limitKey) !== true);
@@ -122,22 +128,22 @@ export async function addPermits(
     return { updateOne: { filter, update: permitPipeline(permit, most) } };
   });
   await mongo.globals.bulkWrite(operations, { ordered: false });
-  await freeEnded(mongo, name, jobs);
+  await freeEnded(mongo, work, jobs);
 }
 
 /** Takes back the permits of jobs that were settled between the read of them and the write: their ends freed nothing. */
-async function freeEnded(mongo: Mongo, name: string, jobs: readonly RunningJob[]): Promise<void> {
+async function freeEnded(mongo: Mongo, work: KeyedWork, jobs: readonly RunningJob[]): Promise<void> {
   const running = await runningUnder(
-    mongo,
+    work,
     jobs.map(({ _id, leaseToken }) => ({ token: leaseToken, job: _id })),
   );
-  const ended = jobs.filter(({ _id, leaseToken }) => !running.has(permitText(leaseToken, _id)));
+  const ended = jobs.filter(({ _id, leaseToken }) => !running.has(permitText(work, leaseToken, _id)));
   await freeKeys(
     mongo,
     ended.map(({ _id, limitKey: key, leaseToken: token, lockedAt }) => ({
-      name,
+      name: work.owner,
       key,
-      lease: { key: _id, id: toText(_id), token, lockedAt },
+      lease: { key: _id, id: work.idText(_id), token, lockedAt },
     })),
   );
 }

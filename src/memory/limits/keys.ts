@@ -1,19 +1,34 @@
+/** Limits of keys, for any kind of work in memory. */
 import { NEVER } from '../../core/records/job.js';
 import { grantStarts, NO_STARTS, startsInWindow, type RateState } from '../../time/rate.js';
 import type { KeyRule, KeyTurns, KeyUse } from '../../store/port.js';
-import { byTurn, type Row } from './records.js';
 
-/** The jobs of one key of one name, and what its limits remember. */
-export interface KeyState {
+/** What keys need to know of a job or a task. */
+interface KeyedRow {
+  readonly id: string;
+  readonly dueAt: Date;
+  /** Its place in the order of its key; tasks have none. */
+  readonly limitOrder?: string;
+}
+
+/** How a kind of work is read, and which of two pieces of it comes first. */
+export interface KeyedKind<R> {
+  readonly read: (row: R) => KeyedRow;
+  readonly byTurn: (a: R, b: R) => number;
+  readonly byOrder: (a: R, b: R) => number;
+}
+
+/** The work of one key of one name, and what its limits remember. */
+export interface KeyState<R> {
   readonly key: string;
-  readonly pending: Set<Row>;
-  readonly running: Set<Row>;
+  readonly pending: Set<R>;
+  readonly running: Set<R>;
   /** When it had its last turn; the number puts turns of the same moment in order. */
   served: { readonly at: number; readonly number: number };
   rate: RateState;
 }
 
-export const newKey = (key: string): KeyState => ({
+export const newKey = <R>(key: string): KeyState<R> => ({
   key,
   pending: new Set(),
   running: new Set(),
@@ -22,28 +37,22 @@ export const newKey = (key: string): KeyState => ({
 });
 
 /** What a claim may take of a name, in turn. */
-export interface KeyedPlan {
-  readonly rows: readonly Row[];
+export interface KeyedPlan<R> {
+  readonly rows: readonly R[];
   /** More could run, of these keys or of others. */
   readonly isMore: boolean;
   /** Present if keys hold up due work: when the first of it can run by itself, or null. */
   readonly heldUp?: Date | null;
 }
 
-interface Candidate {
-  readonly state: KeyState;
-  readonly queue: Row[];
+interface Candidate<R> {
+  readonly state: KeyState<R>;
+  readonly queue: R[];
   running: number;
   rate: RateState;
   readyAt: number;
   turn: number;
 }
-
-const byOrder = (a: Row, b: Row): number => {
-  const [first, second] = [a.limitOrder ?? '', b.limitOrder ?? ''];
-  if (first !== second) return first < second ? -1 : 1;
-  return a.serial - b.serial;
-};
 
 const mostOf = ({ order, concurrency = Infinity }: KeyRule): number =>
   order === undefined ? concurrency : 1;
@@ -52,44 +61,50 @@ const mostOf = ({ order, concurrency = Infinity }: KeyRule): number =>
  * The jobs of a key in their order, and the one that holds it although it is not due. A successor that waits for its
  * predecessor holds nothing.
  */
-function queueOf(
-  rows: Iterable<Row>,
+function queueOf<R>(
+  { read, byTurn, byOrder }: KeyedKind<R>,
+  rows: Iterable<R>,
   { order, whileRetrying = 'hold' }: KeyRule,
-  isDue: (row: Row) => boolean,
-): { readonly queue: Row[]; readonly holds?: Row } {
+  isDue: (row: R) => boolean,
+): { readonly queue: R[]; readonly holds?: R } {
   if (order === undefined) return { queue: [...rows].filter(isDue).sort(byTurn) };
-  const counted = [...rows].filter(
-    (row) =>
-      isDue(row) || (whileRetrying === 'hold' && row.limitOrder !== undefined && row.nextRunAt < NEVER),
-  );
-  const queue = counted.sort(byOrder);
+  const holds = (row: R): boolean => {
+    const { limitOrder, dueAt } = read(row);
+    return whileRetrying === 'hold' && limitOrder !== undefined && dueAt < NEVER;
+  };
+  const queue = [...rows].filter((row) => isDue(row) || holds(row)).sort(byOrder);
   const [head] = queue;
   return head === undefined || isDue(head) ? { queue: queue.filter(isDue) } : { queue: [], holds: head };
 }
 
-export interface KeyedRequest {
+export interface KeyedRequest<R> {
   readonly max: number;
   readonly now: number;
-  readonly isDue: (row: Row) => boolean;
+  readonly isDue: (row: R) => boolean;
   /** Absent: one start per turn, and as many turns as it takes. */
   readonly turns?: KeyTurns | undefined;
 }
 
 /** Plans up to `max` starts of a name, by turns of its keys; writes nothing. */
-export function planKeyed(keys: Iterable<KeyState>, rule: KeyRule, request: KeyedRequest): KeyedPlan {
+export function planKeyed<R>(
+  kind: KeyedKind<R>,
+  keys: Iterable<KeyState<R>>,
+  rule: KeyRule,
+  request: KeyedRequest<R>,
+): KeyedPlan<R> {
   const { now, isDue } = request;
   const waits: (number | null)[] = [];
-  const ready: Candidate[] = [];
+  const ready: Candidate<R>[] = [];
   for (const state of keys) {
-    const { queue, holds } = queueOf(state.pending, rule, isDue);
+    const { queue, holds } = queueOf(kind, state.pending, rule, isDue);
     if (holds !== undefined && [...state.pending].some(isDue))
-      waits.push(state.running.size > 0 ? null : holds.nextRunAt.getTime());
+      waits.push(state.running.size > 0 ? null : kind.read(holds).dueAt.getTime());
     const [head] = queue;
     if (head === undefined) continue;
     const { rate, served, running } = state;
     const candidate = { state, queue, running: running.size, rate, readyAt: 0, turn: served.number };
     const freeAt = blockedUntil(candidate, rule, now);
-    candidate.readyAt = Math.max(head.nextRunAt.getTime(), served.at, freeAt ?? 0);
+    candidate.readyAt = Math.max(kind.read(head).dueAt.getTime(), served.at, freeAt ?? 0);
     if (freeAt === null || freeAt > now) waits.push(freeAt);
     else ready.push(candidate);
   }
@@ -100,20 +115,24 @@ export function planKeyed(keys: Iterable<KeyState>, rule: KeyRule, request: Keye
 }
 
 /** When the key may start another: null if only after an end, 0 if at once. */
-function blockedUntil({ running, rate }: Candidate, rule: KeyRule, now: number): number | null {
+function blockedUntil(
+  { running, rate }: Pick<Candidate<unknown>, 'running' | 'rate'>,
+  rule: KeyRule,
+  now: number,
+): number | null {
   if (running >= mostOf(rule)) return null;
   if (rule.rate === undefined) return 0;
   const { granted, freeAt } = grantStarts(rate, rule.rate, { wanted: 1, now, withinMs: 0 });
   return granted === 1 ? 0 : freeAt;
 }
 
-function takeTurns(
-  ready: Candidate[],
+function takeTurns<R>(
+  ready: Candidate<R>[],
   rule: KeyRule,
-  { max, now, turns: { each, most } = { each: 1, most: Infinity } }: KeyedRequest,
+  { max, now, turns: { each, most } = { each: 1, most: Infinity } }: KeyedRequest<R>,
   waits: (number | null)[],
-): { readonly rows: readonly Row[]; readonly isMore: boolean } {
-  const rows: Row[] = [];
+): { readonly rows: readonly R[]; readonly isMore: boolean } {
+  const rows: R[] = [];
   const queue = ready.sort((a, b) => a.readyAt - b.readyAt || a.turn - b.turn);
   for (let left = most; left > 0 && rows.length < max; left -= 1) {
     const candidate = queue.shift();
@@ -126,10 +145,10 @@ function takeTurns(
 }
 
 /** Adds up to `most` starts of a key. Returns as `blockedUntil`, or undefined if nothing of it is left. */
-function takeTurn(
-  candidate: Candidate,
+function takeTurn<R>(
+  candidate: Candidate<R>,
   rule: KeyRule,
-  { most, now, rows }: { readonly most: number; readonly now: number; readonly rows: Row[] },
+  { most, now, rows }: { readonly most: number; readonly now: number; readonly rows: R[] },
 ): number | null | undefined {
   let freeAt: number | null = 0;
   for (let left = most; left > 0 && freeAt === 0; left -= 1) {
@@ -145,46 +164,58 @@ function takeTurn(
 }
 
 /** Counts a start of a key: its rate is used, and the others have their turn before it. */
-export function countStart(state: KeyState, rule: KeyRule, now: number, number: number): void {
+export function countStart(state: KeyState<unknown>, rule: KeyRule, now: number, number: number): void {
   state.served = { at: now, number };
   if (rule.rate !== undefined)
     state.rate = grantStarts(state.rate, rule.rate, { wanted: 1, now, withinMs: 0 }).state;
 }
 
 /** True if nothing of the key is left, so that it may be forgotten. */
-export const isIdle = ({ pending, running }: KeyState): boolean => pending.size === 0 && running.size === 0;
+export const isIdle = ({ pending, running }: KeyState<unknown>): boolean =>
+  pending.size === 0 && running.size === 0;
 
 /** True if the key's rate still counts a start. */
-export const isCounting = ({ rate }: KeyState, rule: KeyRule, now: number): boolean =>
+export const isCounting = ({ rate }: KeyState<unknown>, rule: KeyRule, now: number): boolean =>
   rule.rate !== undefined && startsInWindow(rate, rule.rate, now) > 0;
+
+/** Those that wait longest, or those that are asked for. */
+export type KeysAsked = { readonly limit: number } | readonly string[];
 
 const MOST_COUNTED = 1_000;
 
-export function keyUses(
-  all: Iterable<KeyState>,
+export function keyUses<R>(
+  kind: KeyedKind<R>,
+  all: Iterable<KeyState<R>>,
   now: Date,
   rule: KeyRule,
-  which: { readonly limit: number } | readonly string[],
+  which: KeysAsked,
 ): readonly KeyUse[] {
   const states = [...all];
   const isList = (value: typeof which): value is readonly string[] => Array.isArray(value);
   const chosen = isList(which) ? states.filter(({ key }) => which.includes(key)) : states;
-  const uses = chosen.map((state) => useOf(state, rule, now));
+  const uses = chosen.map((state) => useOf(kind, state, rule, now));
   if (isList(which)) return uses;
   const waiting = uses.filter(({ dueSince }) => dueSince !== undefined);
   const since = ({ dueSince }: KeyUse): number => dueSince?.getTime() ?? Infinity;
   return waiting.sort((a, b) => since(a) - since(b)).slice(0, which.limit);
 }
 
-function useOf({ key, pending, running, rate }: KeyState, rule: KeyRule, now: Date): KeyUse {
-  const due = [...pending].filter((row) => row.nextRunAt <= now);
-  const [first] = due.map(({ nextRunAt }) => nextRunAt).sort((a, b) => a.getTime() - b.getTime());
+function useOf<R>(
+  kind: KeyedKind<R>,
+  { key, pending, running, rate }: KeyState<R>,
+  rule: KeyRule,
+  now: Date,
+): KeyUse {
+  const { read } = kind;
+  const due = [...pending].filter((row) => read(row).dueAt <= now);
+  const [first] = due.map((row) => read(row).dueAt).sort((a, b) => a.getTime() - b.getTime());
   const freeAt =
     rule.rate === undefined
       ? 0
       : grantStarts(rate, rule.rate, { wanted: 0, now: now.getTime(), withinMs: 0 }).freeAt;
-  const { queue, holds } = queueOf(pending, rule, (row) => row.nextRunAt <= now);
-  const head = rule.order === undefined ? undefined : ([...running][0] ?? holds ?? queue[0])?.id;
+  const { queue, holds } = queueOf(kind, pending, rule, (row) => read(row).dueAt <= now);
+  const next = rule.order === undefined ? undefined : ([...running][0] ?? holds ?? queue[0]);
+  const head = next === undefined ? undefined : read(next).id;
   return {
     key,
     running: running.size,

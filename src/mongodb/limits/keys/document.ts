@@ -3,13 +3,12 @@ import type { RateState } from '../../../time/rate.js';
 import type { KeyRule } from '../../../store/port.js';
 import { literal, type GlobalDocument, type Mongo } from '../../context.js';
 import { isDuplicate } from '../../errors.js';
-import { SCHEMA_VERSION, type Key } from '../document.js';
 
-/** A job that was promised to a token: it may run, or be about to. */
+/** Work that was promised to a token: it may run, or be about to. */
 export interface PermitDocument {
   readonly token: string;
-  readonly job: Key;
-  /** The claim takes the job before this time, or not at all: its write says so. */
+  readonly job: unknown;
+  /** The claim takes the work before this time, or not at all: its write says so. */
   readonly until: Date;
 }
 
@@ -26,7 +25,7 @@ export interface PermitDocument {
  * mark: idle → offered. Claim: offered → offered, blocked or idle. Free: blocked → offered.
  */
 export interface KeyDocument extends GlobalDocument {
-  readonly name: string;
+  readonly name: KeyOwner;
   readonly key: string;
   readonly full: boolean;
   readonly at: Date | null;
@@ -52,9 +51,12 @@ export interface KeyDocument extends GlobalDocument {
   readonly last: string | null;
 }
 
-/** A key by name. */
+/** Whose key it is: the name of jobs, or an object, which no name is, for a reactive task. */
+export type KeyOwner = string | { readonly task: string };
+
+/** A key by its owner. */
 export interface KeyRef {
-  readonly name: string;
+  readonly name: KeyOwner;
   readonly key: string;
 }
 
@@ -66,9 +68,13 @@ export const TAKE_MS = 10_000;
 export const SURE_MS: number = TAKE_MS + 5_000;
 const EPOCH = new Date(0);
 
-export const keyId = ({ name, key }: KeyRef): string => `key:${String(name.length)}:${name}:${key}`;
+export function keyId({ name, key }: KeyRef): string {
+  const [kind, text] = typeof name === 'string' ? ['key', name] : ['task-key', name.task];
+  return `${kind}:${String(text.length)}:${text}:${key}`;
+}
 
-export const ruleId = (name: string): string => `key-rule:${name}`;
+export const ruleId = (name: KeyOwner): string =>
+  typeof name === 'string' ? `key-rule:${name}` : `task-key-rule:${name.task}`;
 
 /** A rule as one text: the same for the same rule. */
 export const ruleText = ({ order, whileRetrying, concurrency, rate }: KeyRule): string =>
@@ -164,14 +170,6 @@ export async function writeKeys(
     await write();
   }
 }
-
-/** Pending jobs of a name that have a key; both indexes of keys begin so. */
-export const pendingOf = (name: string): Document => ({
-  v: SCHEMA_VERSION,
-  name: { $eq: name },
-  status: 'pending',
-  limitKey: { $type: 'string' },
-});
 
 /** Takes permits away by job and token, so that a repeat takes nothing from another attempt. A blocked key is offered again. */
 export function withoutPermits(
