@@ -205,6 +205,11 @@ export interface Settlement {
   /** Retention 0: delete the job instead of writing to it. */
   readonly remove?: boolean;
   /**
+   * The handler was not called. If the claim counted a start of the job's key (`KeyRule.rate`), it counts no more: by
+   * the lease's `lockedAt`, in the same write or, if that is lost, not at all. A repeat gives nothing back again.
+   */
+  readonly unstarted?: true;
+  /**
    * A job to store if and only if this settlement is written, and in the same write: none → `pending`. It has an id that
    * follows from the lease, so that a repeat of the call stores it once. Wakes instances.
    */

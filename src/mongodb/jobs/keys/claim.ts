@@ -8,12 +8,21 @@ import {
   type KeyRule,
   type NameLimit,
 } from '../../../store/port.js';
-import { grantStarts, type RateState } from '../../../time/rate.js';
+import { grantStarts, sliceMs, spacingMs, type RateState } from '../../../time/rate.js';
 import { literal, type GlobalDocument, type Mongo } from '../../context.js';
 import { sliceOf, windowOf } from '../../slices.js';
 import { hash, toText, type JobDocument, type Key } from '../document.js';
 import { takeEach, takeMany } from '../take.js';
-import { CLAIM_MS, markKeys, mostOf, placed, ruleText, SURE_MS, TAKE_MS } from './document.js';
+import {
+  CLAIM_MS,
+  markKeys,
+  mostOf,
+  placed,
+  ruleText,
+  SURE_MS,
+  TAKE_MS,
+  type KeyDocument,
+} from './document.js';
 import { freeKeys } from './free.js';
 import { checkPermits } from './permits.js';
 import { readKeys, type KeysRead, type OfferedKey } from './read.js';
@@ -197,6 +206,7 @@ function reservation(turn: Turn, wish: Wish): AnyBulkWriteOperation<GlobalDocume
         open,
         waits: isHeld,
         rate: literal(rate),
+        pace: paceOf(turn.rule),
         countsUntil: countsUntil(turn.rule, rate),
         ...(most === Infinity || take === 0
           ? {}
@@ -209,6 +219,9 @@ function reservation(turn: Turn, wish: Wish): AnyBulkWriteOperation<GlobalDocume
   ];
   return { updateOne: { filter: { _id: key._id, rev: key.rev }, update } };
 }
+
+const paceOf = ({ rate }: KeyRule): KeyDocument['pace'] =>
+  rate === undefined ? null : { per: rate.perMs, spacing: spacingMs(rate), slice: sliceMs(rate) };
 
 const countsUntil = ({ rate: rule }: KeyRule, { starts }: RateState): Date | null => {
   const last = starts.at(-1);

@@ -74,6 +74,24 @@ const startsFunction = ({ table }: Names): string => {
     language plpgsql immutable ${SAFE} as ${literal(body)}`;
 };
 
+/** `givenBack` of src/time/rate.ts, for starts that were counted at those times; a test compares the two. */
+const unstartedFunction = ({ table }: Names): string => {
+  const body = `
+  with back as (
+    select ceil(floor(extract(epoch from u.at) * 1000)::double precision / s.slice) * s.slice as last_end, count(*)::integer as count
+    from unnest(times) as u(at), (select greatest(1, ceil(per / 64)) as slice) s group by 1
+  ), counted as (
+    select c.last_end, c.count, least(c.count, coalesce(b.count, 0)) as back from (
+      select (s ->> 0)::double precision as last_end, (s ->> 1)::integer as count from jsonb_array_elements(state -> 'starts') s
+    ) c left join back b on b.last_end = c.last_end
+  )
+  select jsonb_build_object('next', (state ->> 'next')::double precision - coalesce(sum(back), 0) * per / most,
+    'starts', coalesce(jsonb_agg(jsonb_build_array(last_end, count - back) order by last_end) filter (where count > back), '[]'))
+  from counted`;
+  return `create function ${table('key_unstarted')}(state jsonb, most integer, per double precision, times timestamptz[]) returns jsonb
+    language sql immutable ${SAFE} as ${literal(body)}`;
+};
+
 /** False for a job that has expired: it waits for maintenance to cancel it, and holds nothing until then. */
 const IN_TIME = `(start_by is null or start_by > clock_timestamp())`;
 
@@ -188,13 +206,21 @@ const gatherFunction = ({ jobs, table }: Names): string => {
     with gone as (
       delete from ${wakes} where ctid = any(array(
         select ctid from ${wakes} where name = of_name limit ${String(GATHERED)} for update skip locked))
-      returning key, at, adds, frees
+      returning key, at, adds, frees, unstarted
     ), told as materialized (
-      select key, min(at) as at, bool_or(adds) as adds, bool_or(frees) as frees from gone group by key
+      select key, min(at) as at, bool_or(adds) as adds, bool_or(frees) as frees,
+        array_agg(unstarted) filter (where unstarted is not null and gather_keys.rule ? 'limit') as unstarted
+      from gone group by key
     ), moved as (
       update ${keys} j set at = greatest(w.at, j.served_at, j.free_at), held = j.held and w.at > t
-      from told w where j.name = of_name and j.key = w.key and (w.frees or j.at < 'infinity')
+      from told w where j.name = of_name and j.key = w.key and w.unstarted is null and (w.frees or j.at < 'infinity')
         and j.at > greatest(w.at, j.served_at, j.free_at)
+    ), returned as (
+      -- When its rate lets the next start through is found out by the look at the key.
+      update ${keys} j set at = least(j.at, greatest(w.at, j.served_at)), held = j.held and w.at > t, free_at = null,
+        starts = ${table('key_unstarted')}(j.starts, (gather_keys.rule ->> 'limit')::integer,
+          (gather_keys.rule ->> 'per')::double precision, w.unstarted)
+      from told w where j.name = of_name and j.key = w.key and w.unstarted is not null
     ), added as (
       insert into ${keys} (name, key, rule, at)
       select of_name, key, by_rule, case when at = '-infinity' then t else at end from told where adds
@@ -204,7 +230,7 @@ const gatherFunction = ({ jobs, table }: Names): string => {
     more_wakes := noted = ${String(GATHERED)};
     more_bare := coalesce(cardinality(bare), 0) = 50;
   end`;
-  return `create function ${table('gather_keys')}(of_name text, by_rule text, t timestamptz, out more_wakes boolean, out more_bare boolean)
+  return `create function ${table('gather_keys')}(of_name text, by_rule text, rule jsonb, t timestamptz, out more_wakes boolean, out more_bare boolean)
     language plpgsql as ${literal(body)}`;
 };
 
@@ -286,7 +312,7 @@ const takeFunction = ({ jobs, table }: Names): string => {
   begin
     places := '{}';
     loop
-      select * into gathered from ${table('gather_keys')}(of_name, by_rule, t);
+      select * into gathered from ${table('gather_keys')}(of_name, by_rule, take_by_keys.rule, t);
       exit when not gathered.more_wakes or clock_timestamp() > gathers_until;
     end loop;
     more := gathered.more_wakes or gathered.more_bare;
@@ -389,6 +415,7 @@ const claimFunction = ({ schema, jobs, pauses, table }: Names): string => {
 
 export const keyFunctions = (names: Names): readonly string[] => [
   startsFunction(names),
+  unstartedFunction(names),
   headsFunction(names),
   nextFunction(names),
   runningFunction(names),

@@ -40,13 +40,14 @@ const keysTable = ({ table }: Names): readonly string[] => [
   // claim: when the first key that holds up due work can run.
   `create index job_keys_held on ${table('job_keys')} (name, at) where held`,
   // Append only, so that no transaction waits for another one. adds: something of the key waits. frees: something
-  // of it ended, or waits no longer.
+  // of it ended, or waits no longer. unstarted: the claim of that time was no start.
   `create table ${table('key_wakes')} (
     name text collate "C" not null,
     key text collate "C" not null,
     at timestamptz not null,
     adds boolean not null,
-    frees boolean not null
+    frees boolean not null,
+    unstarted timestamptz
   ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000)`,
   `create index key_wakes_by_name on ${table('key_wakes')} (name)`,
 ];
