@@ -1,5 +1,5 @@
 import { Backoff } from '../core/backoff.js';
-import { pause } from '../core/clock.js';
+import { pause, type Timer } from '../core/clock.js';
 import { OptionError, StoreError } from '../core/errors.js';
 import type { Meter } from '../core/meter.js';
 import { show } from '../core/options.js';
@@ -36,12 +36,8 @@ export interface InstanceLimitsOptions {
   readonly error: (error: unknown, where: string) => void;
 }
 
-/**
- * While no scope is known and a message would tell of the first one, only every so many renewals of the lease read the
- * scopes: the message may be lost.
- */
-const RENEWALS_UNLIMITED = 6;
-const LOOK_MS = 1_000;
+/** How often an instance asks whether limits have changed: a message may be lost, and a busy instance hears none. */
+const LOOK_MS = 2_000;
 /** A start gives up after so many failures of the store in a row. */
 const MOST_TRIES = 6;
 const RETRY_MS = { min: 50, max: 1_000, jitter: true };
@@ -51,8 +47,9 @@ export class InstanceLimits {
   readonly #options: InstanceLimitsOptions;
   readonly permits: Permits | undefined;
   #reading: Promise<void> | undefined;
-  #renewals = 0;
-  #lookedAt = -Infinity;
+  #timer: Timer | undefined;
+  /** `LimitStore.revision` as of the last look. */
+  #revision: number | undefined;
 
   constructor(options: InstanceLimitsOptions) {
     this.#options = options;
@@ -138,11 +135,25 @@ export class InstanceLimits {
     await this.permits.refresh();
   }
 
-  /** Called after each renewal of the instance's lease. `isTold`: messages tell of definitions. */
-  renewed(isTold: boolean): void {
-    this.#renewals += 1;
-    const isRare = isTold && this.permits?.isUnlimited === true;
-    if (!isRare || this.#renewals % RENEWALS_UNLIMITED === 0) this.look();
+  /** Notices changes of limits, even those that no message tells of, until `end`. */
+  follow(): void {
+    const { limits, clock } = this.#options.store;
+    if (limits === undefined) return;
+    this.#timer = clock.timer(LOOK_MS, () => {
+      const looking = this.#lookForChanges(limits)
+        .catch((error: unknown) => this.#options.error(error, 'limits'))
+        .finally(() => {
+          if (this.#timer !== undefined) this.follow();
+        });
+      clock.track?.(looking);
+    });
+  }
+
+  async #lookForChanges(limits: LimitStore): Promise<void> {
+    const revision = await limits.revision();
+    if (revision === this.#revision) return;
+    await this.permits?.refresh();
+    this.#revision = revision;
   }
 
   /** Definitions may have changed in the cluster: reads what holds now. */
@@ -157,17 +168,16 @@ export class InstanceLimits {
     this.#options.store.clock.track?.(reading);
   }
 
-  /** As `look`, at most once a second: for work that is not told of definitions. */
-  lookOften(): void {
-    const now = this.#options.store.clock.monotonic();
-    if (now - this.#lookedAt < LOOK_MS) return;
-    this.#lookedAt = now;
-    this.look();
+  /** Gives back what no work needs. */
+  async end(): Promise<void> {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    await this.permits?.stop();
   }
 
-  /** Gives everything back. */
-  async end(): Promise<void> {
-    await this.permits?.stop();
+  /** True while work that has no recorded outcome needs permits. */
+  get isInUse(): boolean {
+    return this.permits?.isInUse === true;
   }
 }
 

@@ -382,6 +382,7 @@ export class ReactiveRuntime
     log.info({ names }, `${String(works.length)} tasks of a dead process were handed on`);
     for (const { work, finished, settlement, retryAt } of works) {
       meter.reclaimed('task', work.name);
+      this.#engine.handedOn(work, finished);
       this.#runner.recorded(work, finished, { settlement, ...(retryAt === undefined ? {} : { retryAt }) });
     }
     host.tasksRecovered(works.length);

@@ -43,6 +43,7 @@ export function memoryLimits({ clock, table, freed }: MemoryLimitsOptions): Limi
         scopes: found.map(({ ref, definition, scope }) => copyOf(toScopeRecord(ref, definition, scope, now))),
       };
     },
+    revision: async () => [...entries.values()].reduce((sum, { scope }) => sum + scope.rev, 0),
     define: async (ref, definition, ifRev) => {
       const entry = entries.get(scopeText(ref));
       if ((entry?.scope.rev ?? null) !== ifRev) return 'changed';

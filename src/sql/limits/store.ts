@@ -111,6 +111,12 @@ export function limitStore(sql: () => Sql): LimitStore {
         const scopes = found.map(({ ref, definition, scope }) => toScopeRecord(ref, definition, scope, now));
         return { now: new Date(now), scopes };
       }),
+    revision: () =>
+      run('read limits', async () => {
+        const { driver, names } = sql();
+        const text = `select coalesce(sum(rev), 0)::text as json from ${names.table('limits')}`;
+        return (await rows<number>(driver.prepared, text, []))[0] ?? 0;
+      }),
     define: (...given) => run('define a limit', () => define(sql())(...given)),
     drop: (life) => run('free the permits of an instance', () => drop(sql(), life)),
     turnBreaker: (ref, to) => run('turn a breaker', () => turnBreaker(sql(), ref, to)),
