@@ -178,7 +178,7 @@ export class Engine<W extends Work, S>
       isDirect: () => context.listener.wakeUp === 'direct',
     });
     const { signal: stop } = this.#stop;
-    this.#reservations = new Reservations({ ...claiming, stop, paused: (name) => host.isPaused(name) });
+    this.#reservations = new Reservations({ ...claiming, stop, heldUp: (name) => host.isHeldUp(name) });
     context.join(this);
   }
 

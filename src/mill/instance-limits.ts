@@ -1,5 +1,5 @@
 import { Backoff } from '../core/backoff.js';
-import { pause, type Timer } from '../core/clock.js';
+import { pause } from '../core/clock.js';
 import { OptionError, StoreError } from '../core/errors.js';
 import type { Meter } from '../core/meter.js';
 import { show } from '../core/options.js';
@@ -36,8 +36,6 @@ export interface InstanceLimitsOptions {
   readonly error: (error: unknown, where: string) => void;
 }
 
-/** How often an instance asks whether limits have changed: a message may be lost, and a busy instance hears none. */
-const LOOK_MS = 2_000;
 /** A start gives up after so many failures of the store in a row. */
 const MOST_TRIES = 6;
 const RETRY_MS = { min: 50, max: 1_000, jitter: true };
@@ -47,9 +45,6 @@ export class InstanceLimits {
   readonly #options: InstanceLimitsOptions;
   readonly permits: Permits | undefined;
   #reading: Promise<void> | undefined;
-  #timer: Timer | undefined;
-  /** `LimitStore.revision` as of the last look. */
-  #revision: number | undefined;
 
   constructor(options: InstanceLimitsOptions) {
     this.#options = options;
@@ -135,27 +130,6 @@ export class InstanceLimits {
     await this.permits.refresh();
   }
 
-  /** Notices changes of limits, even those that no message tells of, until `end`. */
-  follow(): void {
-    const { limits, clock } = this.#options.store;
-    if (limits === undefined) return;
-    this.#timer = clock.timer(LOOK_MS, () => {
-      const looking = this.#lookForChanges(limits)
-        .catch((error: unknown) => this.#options.error(error, 'limits'))
-        .finally(() => {
-          if (this.#timer !== undefined) this.follow();
-        });
-      clock.track?.(looking);
-    });
-  }
-
-  async #lookForChanges(limits: LimitStore): Promise<void> {
-    const revision = await limits.revision();
-    if (revision === this.#revision) return;
-    await this.permits?.refresh();
-    this.#revision = revision;
-  }
-
   /** Definitions may have changed in the cluster: reads what holds now. */
   look(): void {
     const { permits } = this;
@@ -170,8 +144,6 @@ export class InstanceLimits {
 
   /** Gives back what no work needs. */
   async end(): Promise<void> {
-    this.#timer?.cancel();
-    this.#timer = undefined;
     await this.permits?.stop();
   }
 

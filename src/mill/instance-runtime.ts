@@ -222,7 +222,6 @@ export class InstanceRuntime
     await this.#context.start();
     this.#detector.renewed();
     if (roles.has('work')) await this.#limits.begin();
-    this.#limits.follow();
     this.#started = true;
     if (roles.has('work')) this.#engine.start();
     this.#reclaimer?.start();
@@ -445,8 +444,8 @@ export class InstanceRuntime
     if (this.#started) this.#limits.announce();
   }
 
-  isPaused(name: string): Promise<boolean> {
-    return this.#options.store.jobs.isPaused(name);
+  isHeldUp(name: string): Promise<boolean> {
+    return this.#options.store.jobs.isHeldUp(name);
   }
 
   get handovers(): readonly HandsOn[] {

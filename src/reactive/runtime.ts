@@ -174,7 +174,7 @@ export class ReactiveRuntime
   }
 
   /** Never asked: slots are reserved for jobs only. */
-  isPaused(): Promise<boolean> {
+  isHeldUp(): Promise<boolean> {
     return Promise.resolve(false);
   }
 

@@ -218,8 +218,8 @@ export interface LimitStore {
     scopes?: readonly ScopeRef[],
   ): Promise<{ readonly now: Date; readonly scopes: readonly ScopeRecord[] }>;
   /**
-   * Returns a number that each `define` changes. It is cheap. Repeat: safe.
-   * Caller: every instance, every two seconds: the message of a change may be lost.
+   * Returns the sum of `rev` of all scopes, which each `define` raises. It is cheap. Repeat: safe.
+   * Caller: an instance before a claim, every two seconds at most: the message of a change may be lost.
    */
   revision(): Promise<number>;
   /**

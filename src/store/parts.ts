@@ -98,6 +98,7 @@ export const JOB_METHODS = [
   'pauseName',
   'resumeName',
   'isPaused',
+  'isHeldUp',
 ] as const;
 
 /** Of stores that can replace, change and expire pending jobs. */

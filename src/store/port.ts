@@ -568,10 +568,15 @@ export interface JobStore<Tx = unknown> extends WorkStore<JobRecord, Settlement,
   resumeName(name: string): Promise<void>;
   /**
    * Returns whether a name, or everything, is paused. Repeat: safe.
-   * Caller: the engine, for each job that is stored for a free slot of its own; document schedules, which ask about
-   * `EVERYTHING` at most once a second.
+   * Caller: people; document schedules, which ask about `EVERYTHING` at most once a second.
    */
   isPaused(name: string): Promise<boolean>;
+  /**
+   * Returns whether jobs of a name start by a claim only: the name, or everything, is paused, or the name has limits.
+   * As cheap as `isPaused`. Repeat: safe.
+   * Caller: the engine, for each job that is stored for a free slot of its own.
+   */
+  isHeldUp(name: string): Promise<boolean>;
 }
 
 /** What an instance says of itself, with each renewal. */

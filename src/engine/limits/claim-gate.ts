@@ -95,8 +95,14 @@ export class ClaimGate implements PermitUser {
     return counts;
   }
 
+  /** Learns of limits that have changed lately. */
+  fresh(): Promise<void> {
+    return this.#options.permits.fresh();
+  }
+
   /** `due` are the names with due work at the last peek. */
   async admit(asked: LaneRequest, due: ReadonlySet<string>): Promise<Admitted> {
+    await this.fresh();
     const limited = [...asked.limits].filter(([name]) => this.isLimited(name));
     if (limited.length === 0) return { request: asked };
     const request = this.#withoutIdle(asked, due);

@@ -50,6 +50,8 @@ const CLAIM_MS = { first: 60, min: 15, max: 5_000, times: 3 };
 const SPARE_MS = { alone: 25, contended: 10 };
 /** The waits between tries to tell the store, while it does not answer. */
 const RETRY_MS = { min: 250, max: 5_000, jitter: true };
+/** So old may be what is known of limits when work is claimed: a message may be lost, and a busy instance hears none. */
+const FRESH_MS = 2_000;
 /** After so many claims in a row, a life gives a permit to those that wait, and asks for more only after this time. */
 const TURNS = { most: 16, yieldMs: 50 };
 
@@ -130,6 +132,11 @@ export class Permits {
   #claimMs: number = CLAIM_MS.first;
   /** The last exchange, while it is not answered. */
   #unanswered: readonly Asking[] = [];
+  /** When it last asked whether limits have changed, and while it does. */
+  #lookedAt = -Infinity;
+  #looking: Promise<void> | undefined;
+  /** `LimitStore.revision` as of then. */
+  #revision: number | undefined;
   #stopped = false;
 
   constructor(options: PermitsOptions) {
@@ -158,7 +165,11 @@ export class Permits {
 
   /** Reads what holds for all scopes. */
   async refresh(): Promise<void> {
-    const { scopes } = await this.#options.store.read();
+    const { store, clock } = this.#options;
+    const sentAt = clock.monotonic();
+    const { scopes } = await store.read();
+    this.#lookedAt = Math.max(this.#lookedAt, sentAt);
+    this.#revision = scopes.reduce((sum, { rev }) => sum + rev, 0);
     let isNew = false;
     for (const { scope, limits } of scopes) {
       const text = scopeText(scope);
@@ -169,6 +180,24 @@ export class Permits {
       else known.limits = limits;
     }
     if (isNew) this.#options.changed();
+  }
+
+  /** To be called before a claim: reads limits that have changed, unless that was done a moment ago. */
+  async fresh(): Promise<void> {
+    const now = this.#options.clock.monotonic();
+    if (now - this.#lookedAt < FRESH_MS) return this.#looking;
+    this.#lookedAt = now;
+    this.#looking = this.#look().finally(() => (this.#looking = undefined));
+    try {
+      await this.#looking;
+    } catch (error) {
+      this.#lookedAt = -Infinity;
+      throw error;
+    }
+  }
+
+  async #look(): Promise<void> {
+    if ((await this.#options.store.revision()) !== this.#revision) await this.refresh();
   }
 
   /** Takes what a claim of a user wants of each scope, by its text. Call `claimed` with the ticket afterwards. */

@@ -51,6 +51,8 @@ export function memoryLimits({ clock, table, freed }: MemoryLimitsOptions): Limi
       const scope =
         entry === undefined ? newScope(limits) : { ...entry.scope, limits, rev: entry.scope.rev + 1 };
       entries.set(scopeText(ref), { ref: copyOf(ref), definition: copyOf(definition), scope });
+      if (ref.kind === 'job' && Object.keys(limits).length > 0) table.limited.add(ref.name);
+      else if (ref.kind === 'job') table.limited.delete(ref.name);
       freed([ref]);
       return 'written';
     },
