@@ -35,7 +35,7 @@ const remote = (store: Store, clock: VirtualClock, latencyMs: number): Store =>
 async function measure(mills: number, options: JobOptions, runMs: number, untilMs: number, latencyMs = 0) {
   const clock = virtualClock();
   const store = remote(memory({ clock }), clock, latencyMs);
-  const seen = { running: 0, most: 0, busyMs: 0, starts: [] as number[] };
+  const seen = { running: 0, most: 0, starts: [] as number[] };
   const all = Array.from({ length: mills }, () => new Tidemill({ store, logger: false, concurrency: 20 }));
   for (const mill of all)
     mill.job('work', { concurrency: 10, ...options }, async () => {
@@ -43,7 +43,6 @@ async function measure(mills: number, options: JobOptions, runMs: number, untilM
       seen.most = Math.max(seen.most, seen.running);
       seen.starts.push(clock.now());
       await new Promise<void>((resolve) => clock.timer(runMs, resolve));
-      seen.busyMs += runMs;
       seen.running -= 1;
     });
   const ready = Promise.all([
@@ -55,7 +54,9 @@ async function measure(mills: number, options: JobOptions, runMs: number, untilM
   while (!started.signal.aborted) await clock.advance(1);
   const began = clock.now();
   await clock.advance(untilMs);
-  const result = { ...seen, tookMs: clock.now() - began };
+  const now = clock.now();
+  const busyMs = seen.starts.reduce((sum, at) => sum + Math.min(runMs, now - at), 0);
+  const result = { ...seen, busyMs, tookMs: now - began };
   const stops = Promise.all(all.map((mill) => mill.stop({ timeout: 0 })));
   await clock.advance('30s');
   await stops;
