@@ -316,6 +316,7 @@ export function sqliteJobs({ file, cluster, wake, cancel }: Surroundings): JobSt
       wake();
     },
     isPaused: async (name) => isPausedIn(cluster().paused, name),
+    isHeldUp: async (name) => isPausedIn(cluster().paused, name),
 
     // ---- what this store does without
     depths: async () => [],

@@ -280,7 +280,7 @@ export interface LimitRow {
   readonly limits: LimitValues;
   /** All limits in words, with the shared ones that its work needs as well. */
   readonly text: string;
-  readonly use: { readonly running: number; readonly startsInWindow: number; readonly waiting: number };
+  readonly use: { readonly running?: number; readonly startsInWindow: number; readonly waiting: number };
   /** If an operator changed it: when, and what the code says, in words. */
   readonly set?: { readonly at: string | null; readonly code: string };
   /** A live instance whose code defines it differently, in words. */

@@ -19,6 +19,8 @@ export class Attempt<W extends Work = Work> implements AttemptControl {
   readonly note: AttemptControl['note'];
   readonly unwritten: AttemptControl['unwritten'];
   inTransaction = false;
+  /** Its handler was called, as far as is known. */
+  hasBegun = false;
   /** Called when the signal aborts, for the batch that the attempt belongs to. */
   aborted?: (reason: Error) => void;
   readonly #isHeld: () => boolean;
@@ -75,6 +77,7 @@ export async function runAttempt<W extends Work>(
   options: AttemptOptions<W>,
 ): Promise<Finished> {
   const { clock, runner } = options;
+  attempt.hasBegun = true;
   const handler = runner.perform(attempt.work, attempt);
   const timeoutMs = runner.timeoutMs(attempt.work);
   const outcome =

@@ -1,6 +1,6 @@
 import { within, type Clock, type Timer } from '../core/clock.js';
 import { CancelledError, LeaseLostError, StoppingError, type TidemillError } from '../core/errors.js';
-import type { Finished } from '../core/records/outcome.js';
+import { wasStarted, type Finished } from '../core/records/outcome.js';
 import type { Work } from '../core/records/work.js';
 import {
   EVERYTHING,
@@ -27,6 +27,7 @@ import { Outcomes } from './record/outcomes.js';
 import { Settler } from './record/settler.js';
 import type { LeaseListener, InstanceContext } from './lease/instance-context.js';
 import type { Place } from './lease/lease-watch.js';
+import type { Settling } from './work-runner.js';
 import { unknownWork, type UnknownWork } from './claim/unknown-work.js';
 import { Wake } from './claim/wake.js';
 import { WakeCalls } from './claim/wake-calls.js';
@@ -103,8 +104,8 @@ export class Engine<W extends Work, S>
           runner.recorded(work, finished, conclusion);
         },
       },
-      lost: (work) => {
-        this.#limited.lost(work);
+      lost: ({ work, finished }) => {
+        this.#limited.lost(work, wasStarted(finished));
         options.meter.lost(measured(kind), work.name);
         host.workLost('its outcome was refused: another instance holds it now, or it was removed', [work]);
       },
@@ -178,7 +179,7 @@ export class Engine<W extends Work, S>
       isDirect: () => context.listener.wakeUp === 'direct',
     });
     const { signal: stop } = this.#stop;
-    this.#reservations = new Reservations({ ...claiming, stop, paused: (name) => host.isPaused(name) });
+    this.#reservations = new Reservations({ ...claiming, stop, heldUp: (name) => host.isHeldUp(name) });
     context.join(this);
   }
 
@@ -306,7 +307,9 @@ export class Engine<W extends Work, S>
     this.#runs.abortBatches(stopping);
     if (this.#runs.isBusy) await this.#runs.idle(LAST_GRACE_MS);
     const stuck = this.#runs.all.map((attempt) => attempt.work);
-    for (const { work, inTransaction } of this.#runs.all) this.release([work], inTransaction);
+    const now = this.#clock.now();
+    for (const attempt of this.#runs.all)
+      this.#outcomes.push(interrupted(attempt, now), attempt.inTransaction);
     this.#runs.attempts.clear();
     const unrecorded = await this.#outcomes.drain(SETTLE_LIMIT_MS);
     this.#calls.stop();
@@ -378,7 +381,12 @@ export class Engine<W extends Work, S>
   }
 
   lost(work: W): void {
-    this.#limited.lost(work);
+    this.#limited.lost(work, false);
+  }
+
+  /** This instance has handed on work of a dead process. */
+  handedOn(work: W, finished: Finished): void {
+    this.#limited.handedOn(work, finished);
   }
 
   /** Its outcome was recorded in its own transaction, or it is lost: then no batch of outcomes follows. */
@@ -397,9 +405,9 @@ export class Engine<W extends Work, S>
     this.#context.freed(this);
   }
 
-  release(works: readonly W[], mayWait = false): void {
+  release(works: readonly W[]): void {
     const finished: Finished = { outcome: { kind: 'released' }, finishedAt: this.#clock.now() };
-    for (const work of works) this.#outcomes.push({ work, finished }, mayWait);
+    for (const work of works) this.#outcomes.push({ work, finished });
   }
 
   slotFreed(): void {
@@ -441,4 +449,13 @@ export class Engine<W extends Work, S>
       if (asked.has(id)) attempt.abort(new CancelledError(`${name} ${id} was cancelled.`));
     }
   }
+}
+
+/** Work whose handler does not heed the stop goes back. It has started, if its handler was called. */
+function interrupted<W extends Work>(attempt: Attempt<W>, now: number): Settling<W> {
+  const { work, startedAt, hasBegun } = attempt;
+  return {
+    work,
+    finished: { outcome: { kind: 'released' }, finishedAt: now, ...(hasBegun ? { startedAt } : {}) },
+  };
 }

@@ -31,8 +31,8 @@ export interface EngineOptions<W extends Work, S> {
 
 /** The instance, as an engine sees it. */
 export interface EngineHost<W extends Work> {
-  /** Reads whether a name is paused in the cluster. */
-  isPaused(name: string): Promise<boolean>;
+  /** Reads whether work of a name starts by a claim only: it is paused in the cluster, or has limits. */
+  isHeldUp(name: string): Promise<boolean>;
   /** This instance may no longer run or record this work. */
   workLost(reason: string, works: readonly W[]): void;
   /** Takes note of what came with a peek or a claim. */

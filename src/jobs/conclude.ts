@@ -7,7 +7,7 @@ import {
   type JobRecord,
   type JobStatus,
 } from '../core/records/job.js';
-import type { Finished, Outcome } from '../core/records/outcome.js';
+import { isUnstarted, type Finished, type Outcome } from '../core/records/outcome.js';
 import type { FailureKind } from '../core/records/work.js';
 import type { Conclusion, Extra } from '../engine/work-runner.js';
 import {
@@ -268,6 +268,7 @@ function settlement(
     set,
     historyLimit: options.historyLimit,
     by: 'holder',
+    ...(job.limitKey !== undefined && isUnstarted(finished) ? { unstarted: true as const } : {}),
     ...(job.scheduleRev === undefined ? {} : { ifRev: job.scheduleRev }),
     ...(entry === undefined ? {} : { entry }),
   };

@@ -40,6 +40,14 @@ export interface ReclaimerOptions {
   readonly detector: Detector;
 }
 
+/** A dead instance that could not be buried yet. */
+interface Left {
+  /** Monotonic times: when it was left first, and when to retry. */
+  readonly since: number;
+  readonly until: number;
+  readonly retry: Backoff;
+}
+
 /** Added to the end of a lease before the next look, so that it has ended by the server's clock, too. */
 const SLACK_MS = 50;
 /** Added at random, so that not all instances look at the same moment when a lease has ended: up to this share. */
@@ -60,7 +68,7 @@ export class Reclaimer {
   readonly #clock: Clock;
   readonly #stop = new AbortController();
   /** By life: when to retry a dead instance that still holds work, or that may not be buried yet. */
-  readonly #left = new Map<string, { readonly until: number; readonly retry: Backoff }>();
+  readonly #left = new Map<string, Left>();
   #timer: Timer | undefined;
   #strays: Promise<void> = Promise.resolve();
   #working: Promise<void> | undefined;
@@ -105,8 +113,15 @@ export class Reclaimer {
   }
 
   #leave({ life }: Instance, waitMs?: number): void {
-    const { retry } = this.#left.get(life) ?? { retry: new Backoff(RETRY_MS) };
-    this.#left.set(life, { retry, until: this.#clock.monotonic() + (waitMs ?? retry.next()) });
+    const now = this.#clock.monotonic();
+    const { retry, since } = this.#left.get(life) ?? { retry: new Backoff(RETRY_MS), since: now };
+    this.#left.set(life, { retry, since, until: now + (waitMs ?? retry.next()) });
+  }
+
+  /** True if it has been tried for longer than a lease. */
+  #isOverdue({ life }: Instance): boolean {
+    const { since = Infinity } = this.#left.get(life) ?? {};
+    return this.#clock.monotonic() - since > this.#options.leaseMs;
   }
 
   #lookAgain(): void {
@@ -141,9 +156,8 @@ export class Reclaimer {
       if (fenced === undefined) continue;
       const isEmpty = await this.#emptied(instance, fenced.policies);
       if (this.#isStopping()) return;
-      // Also if the database refuses what is left, or only others may bury it: its process is dead, so nothing of it counts
-      // against limits.
-      await host.drop(instance);
+      // What is left may still run, so it counts against limits; if the database keeps refusing it, for one more lease.
+      if (isEmpty || this.#isOverdue(instance)) await host.drop(instance);
       if (isEmpty && (await host.mayBury(instance))) await store.instances.bury(instance);
       // Once per lease if it is empty: a claim of the dead instance may land late. Instances that run its tasks do the rest.
       else this.#leave(instance, isEmpty ? leaseMs : undefined);

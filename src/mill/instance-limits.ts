@@ -37,12 +37,6 @@ export interface InstanceLimitsOptions {
   readonly error: (error: unknown, where: string) => void;
 }
 
-/**
- * While no scope is known and a message would tell of the first one, only every so many renewals of the lease read the
- * scopes: the message may be lost.
- */
-const RENEWALS_UNLIMITED = 6;
-const LOOK_MS = 1_000;
 /** A start gives up after so many failures of the store in a row. */
 const MOST_TRIES = 6;
 const RETRY_MS = { min: 50, max: 1_000, jitter: true };
@@ -52,8 +46,6 @@ export class InstanceLimits {
   readonly #options: InstanceLimitsOptions;
   readonly permits: Permits | undefined;
   #reading: Promise<void> | undefined;
-  #renewals = 0;
-  #lookedAt = -Infinity;
 
   constructor(options: InstanceLimitsOptions) {
     this.#options = options;
@@ -139,13 +131,6 @@ export class InstanceLimits {
     await this.permits.refresh();
   }
 
-  /** Called after each renewal of the instance's lease. `isTold`: messages tell of definitions. */
-  renewed(isTold: boolean): void {
-    this.#renewals += 1;
-    const isRare = isTold && this.permits?.isUnlimited === true;
-    if (!isRare || this.#renewals % RENEWALS_UNLIMITED === 0) this.look();
-  }
-
   /** Definitions may have changed in the cluster: reads what holds now. */
   look(): void {
     const { permits } = this;
@@ -158,17 +143,14 @@ export class InstanceLimits {
     this.#options.store.clock.track?.(reading);
   }
 
-  /** As `look`, at most once a second: for work that is not told of definitions. */
-  lookOften(): void {
-    const now = this.#options.store.clock.monotonic();
-    if (now - this.#lookedAt < LOOK_MS) return;
-    this.#lookedAt = now;
-    this.look();
-  }
-
-  /** Gives everything back. */
+  /** Gives back what no work needs. */
   async end(): Promise<void> {
     await this.permits?.stop();
+  }
+
+  /** True while work that has no recorded outcome needs permits. */
+  get isInUse(): boolean {
+    return this.permits?.isInUse === true;
   }
 }
 

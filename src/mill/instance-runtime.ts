@@ -301,7 +301,8 @@ export class InstanceRuntime
     for (const gate of this.#gates.values()) gate.stop();
     const givenBack = this.#limits.end().catch((error: unknown) => fault(error, 'limits'));
     await within(store.clock, STOP_LIMIT_MS, givenBack);
-    const goodbye = this.#context.stop();
+    // What is left counts against limits until its lease has ended and another instance has handed it on.
+    const goodbye = this.#context.stop(!this.#limits.isInUse);
     goodbye.catch((error: unknown) => fault(error, 'deregister'));
     // Bounded: a store that does not answer must not hold up the stop.
     await within(store.clock, STOP_LIMIT_MS, goodbye);
@@ -347,10 +348,9 @@ export class InstanceRuntime
   /** No engine may listen for this instance: one without jobs and tasks of its own opens no channel. */
   #followLimits({ isLimited }: ScheduleGate): void {
     const { listener } = this.#context;
-    if (isLimited || listener.wakeUp === 'direct') {
-      this.#schedules ??= listener.join({ kind: 'tasks', wake: () => undefined, cancel: () => undefined });
-      void this.#schedules.idle();
-    } else if (!listener.isOpen) this.#limits.lookOften();
+    if (!isLimited && listener.wakeUp !== 'direct') return;
+    this.#schedules ??= listener.join({ kind: 'tasks', wake: () => undefined, cancel: () => undefined });
+    void this.#schedules.idle();
   }
 
   #makeGate(name: string, permits: Permits): ScheduleGate {
@@ -432,7 +432,6 @@ export class InstanceRuntime
 
   leaseRenewed(): void {
     this.#detector.renewed();
-    this.#limits.renewed(this.#context.listener.wakeUp !== 'poll');
   }
 
   freed(scopes: readonly ScopeRef[]): void {
@@ -445,8 +444,8 @@ export class InstanceRuntime
     if (this.#started) this.#limits.announce();
   }
 
-  isPaused(name: string): Promise<boolean> {
-    return this.#options.store.jobs.isPaused(name);
+  isHeldUp(name: string): Promise<boolean> {
+    return this.#options.store.jobs.isHeldUp(name);
   }
 
   get handovers(): readonly HandsOn[] {
@@ -520,6 +519,7 @@ export class InstanceRuntime
     log.info({ names }, `${String(works.length)} jobs of a dead process were handed on`);
     for (const { work, finished, settlement, retryAt } of works) {
       meter.reclaimed('job', work.name);
+      this.#engine.handedOn(work, finished);
       this.#runner.recorded(work, finished, { settlement, ...(retryAt === undefined ? {} : { retryAt }) });
     }
     this.tasksRecovered(works.length);

@@ -40,8 +40,8 @@ export interface LimitState {
   /** What holds now; durations in milliseconds. */
   readonly limits: ScopeLimits;
   readonly use: {
-    /** How much of it runs, or is about to. */
-    readonly running: number;
+    /** How much of it runs, or is about to. Absent for a document schedule without a limit of its own. */
+    readonly running?: number;
     /** Starts that count against the rate now. */
     readonly startsInWindow: number;
     /** How much is due and waits. Of document schedules: of those that run in this process. */
@@ -248,12 +248,12 @@ export async function limitStates(
   waiting: Waiting = NO_WORK_HERE,
 ): Promise<readonly LimitState[]> {
   const { scopes } = await limitsOf(store).read();
-  const [due, live] = await Promise.all([dueByScope(store, waiting), liveAmong(store, scopes)]);
+  const [depths, live] = await Promise.all([depthsByScope(store, waiting), liveAmong(store, scopes)]);
   return scopes
     .map((record) => ({ record, differs: differenceOf(record, live) }))
     .filter(({ record, differs }) => isLimited(record) || differs !== undefined)
     .map(({ record, differs }) => ({
-      ...stateOf(record, scopes, due),
+      ...stateOf(record, scopes, depths),
       ...(differs === undefined ? {} : { differs }),
     }))
     .sort((a, b) => order(a) - order(b) || (a.name < b.name ? -1 : 1));
@@ -262,18 +262,21 @@ export async function limitStates(
 /** Reads all scopes, since those of the work that uses a shared limit tell how much waits for it. */
 async function stateIn(store: Store, ref: ScopeRef, waiting: Waiting): Promise<LimitState> {
   const { scopes } = await limitsOf(store).read();
-  return stateOf(recordOf(scopes, ref) ?? emptyRecord(ref), scopes, await dueByScope(store, waiting));
+  return stateOf(recordOf(scopes, ref) ?? emptyRecord(ref), scopes, await depthsByScope(store, waiting));
 }
 
-/** How much is due, by the text of each scope. */
-async function dueByScope(store: Store, { plans, documents }: Waiting): Promise<ReadonlyMap<string, number>> {
+/** How much there is, by the text of each scope. */
+async function depthsByScope(
+  store: Store,
+  { plans, documents }: Waiting,
+): Promise<ReadonlyMap<string, Depth>> {
   const [jobs, tasks, schedules] = await Promise.all([
     store.jobs.depths({ cap: DEPTH_CAP }),
     store.reactive?.tasks(plans).depths({ cap: DEPTH_CAP }) ?? [],
     documents(DEPTH_CAP),
   ]);
   const ofKind = (kind: ScopeKind, depths: readonly Depth[]) =>
-    depths.map(({ name, due }) => [scopeText({ kind, name }), due] as const);
+    depths.map((depth) => [scopeText({ kind, name: depth.name }), depth] as const);
   return new Map([...ofKind('job', jobs), ...ofKind('task', tasks), ...ofKind('documents', schedules)]);
 }
 
@@ -357,22 +360,34 @@ const WORDS: Readonly<Record<ScopeKind, string>> = {
   shared: 'job',
 };
 
+/** Permits count what runs under a limit of its own; what has none, such as limits per key alone, is counted itself. */
+function runningOf(
+  { scope, limits: { concurrency, rate, breaker }, holders }: ScopeRecord,
+  depths: ReadonlyMap<string, Depth>,
+): { readonly running?: number } {
+  if (scope.kind === 'shared' || (concurrency ?? rate ?? breaker) !== undefined)
+    return { running: holders.reduce((sum, { held }) => sum + held, 0) };
+  if (scope.kind === 'documents') return {};
+  const { counts = {} } = depths.get(scopeText(scope)) ?? {};
+  return { running: (counts['processing'] ?? 0) + (counts['processing_dirty'] ?? 0) };
+}
+
 function stateOf(
   record: ScopeRecord,
   all: readonly ScopeRecord[],
-  due: ReadonlyMap<string, number>,
+  depths: ReadonlyMap<string, Depth>,
 ): LimitState {
-  const { scope, limits, holders, startsInWindow, breaker } = record;
+  const { scope, limits, startsInWindow, breaker } = record;
   const users =
     scope.kind === 'shared'
       ? all.filter((one) => one.limits.shared?.includes(scope.name) === true)
       : [record];
-  const waiting = users.reduce((sum, one) => sum + (due.get(scopeText(one.scope)) ?? 0), 0);
+  const waiting = users.reduce((sum, one) => sum + (depths.get(scopeText(one.scope))?.due ?? 0), 0);
   const set = changesOf(record);
   return {
     ...scope,
     limits,
-    use: { running: holders.reduce((sum, { held }) => sum + held, 0), startsInWindow, waiting },
+    use: { ...runningOf(record, depths), startsInWindow, waiting },
     source: set === null ? 'code' : 'set',
     ...(set === null ? {} : { code: codeOf(record)?.limits ?? {} }),
     ...(set?.at === undefined ? {} : { setAt: new Date(set.at) }),

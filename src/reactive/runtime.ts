@@ -174,7 +174,7 @@ export class ReactiveRuntime
   }
 
   /** Never asked: slots are reserved for jobs only. */
-  isPaused(): Promise<boolean> {
+  isHeldUp(): Promise<boolean> {
     return Promise.resolve(false);
   }
 
@@ -382,6 +382,7 @@ export class ReactiveRuntime
     log.info({ names }, `${String(works.length)} tasks of a dead process were handed on`);
     for (const { work, finished, settlement, retryAt } of works) {
       meter.reclaimed('task', work.name);
+      this.#engine.handedOn(work, finished);
       this.#runner.recorded(work, finished, { settlement, ...(retryAt === undefined ? {} : { retryAt }) });
     }
     host.tasksRecovered(works.length);

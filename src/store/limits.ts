@@ -227,6 +227,11 @@ export interface LimitStore {
     scopes?: readonly ScopeRef[],
   ): Promise<{ readonly now: Date; readonly scopes: readonly ScopeRecord[] }>;
   /**
+   * Returns the sum of `rev` of all scopes, which each `define` raises. It is cheap. Repeat: safe.
+   * Caller: an instance before a claim, every two seconds at most: the message of a change may be lost.
+   */
+  revision(): Promise<number>;
+  /**
    * Defines a scope: none → defined, or the definition is replaced and `rev` raised. Holders, starts and the breaker
    * stay. Calls `WatchHandlers.freed` of all instances, best effort.
    * Precondition: `rev` is still `ifRev`; null: the scope does not exist. Returns `written` or `changed`.
@@ -238,8 +243,8 @@ export interface LimitStore {
    * Frees what a life has in all scopes, for it never claims again. Where its `claimsUntil` has passed, its holder
    * goes; elsewhere it is marked as `gone` and counts until then, since a claim may still be on its way. A trial of
    * its becomes open until now. Calls `WatchHandlers.freed` for contended scopes. Repeat: no effect.
-   * Caller: the reclaimer, when a dead instance holds no work, before `bury`; an instance at the end of its stop; and
-   * maintenance, for holders that are not registered, which it checks after it has read the holders.
+   * Caller: the reclaimer, when a dead instance holds no work, before `bury`, or a lease after its first try; an
+   * instance at the end of its stop, if nothing of it is left; and maintenance, for holders that are not registered, which it checks after it has read the holders.
    */
   drop(life: string): Promise<void>;
   /**

@@ -23,7 +23,15 @@ export class Parts {
 export const LOCK_METHODS = ['acquire', 'renew', 'release'] as const;
 
 /** Without `repairKeys`, which not every store has. */
-export const LIMIT_METHODS = ['exchange', 'read', 'define', 'drop', 'turnBreaker', 'keys'] as const;
+export const LIMIT_METHODS = [
+  'exchange',
+  'read',
+  'revision',
+  'define',
+  'drop',
+  'turnBreaker',
+  'keys',
+] as const;
 
 export const AUDIT_METHODS = ['append', 'amend', 'get', 'list'] as const;
 
@@ -90,6 +98,7 @@ export const JOB_METHODS = [
   'pauseName',
   'resumeName',
   'isPaused',
+  'isHeldUp',
 ] as const;
 
 /** Of stores that can replace, change and expire pending jobs. */

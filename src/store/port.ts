@@ -208,6 +208,11 @@ export interface Settlement {
   /** Retention 0: delete the job instead of writing to it. */
   readonly remove?: boolean;
   /**
+   * The handler was not called. If the claim counted a start of the job's key (`KeyRule.rate`), it counts no more: by
+   * the lease's `lockedAt`, in the same write or, if that is lost, not at all. A repeat gives nothing back again.
+   */
+  readonly unstarted?: true;
+  /**
    * A job to store if and only if this settlement is written, and in the same write: none → `pending`. It has an id that
    * follows from the lease, so that a repeat of the call stores it once. Wakes instances.
    */
@@ -566,10 +571,15 @@ export interface JobStore<Tx = unknown> extends WorkStore<JobRecord, Settlement,
   resumeName(name: string): Promise<void>;
   /**
    * Returns whether a name, or everything, is paused. Repeat: safe.
-   * Caller: the engine, for each job that is stored for a free slot of its own; document schedules, which ask about
-   * `EVERYTHING` at most once a second.
+   * Caller: people; document schedules, which ask about `EVERYTHING` at most once a second.
    */
   isPaused(name: string): Promise<boolean>;
+  /**
+   * Returns whether jobs of a name start by a claim only: the name, or everything, is paused, or the name has limits.
+   * As cheap as `isPaused`. Repeat: safe.
+   * Caller: the engine, for each job that is stored for a free slot of its own.
+   */
+  isHeldUp(name: string): Promise<boolean>;
 }
 
 /** What an instance says of itself, with each renewal. */

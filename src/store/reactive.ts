@@ -191,6 +191,8 @@ export interface TaskSettlement {
   readonly deferred: boolean;
   /** The document was not handled: write `matched: false`, so that the task runs when the document matches again. */
   readonly skipped: boolean;
+  /** As in `Settlement`: the handler was not called, so the claim counts as no start of the task's key. */
+  readonly unstarted?: true;
   /** If the task runs again, a new sequence of attempts begins: `attempts` 0, no `firstErrorAt`. */
   readonly resetRetries: boolean;
   /** Sets the error fields. */

@@ -2,13 +2,18 @@
  * Names with limits among the work of a chaos run, and the judgement whether the limits held: it counts runs and starts
  * in the log of effects, from outside of every process.
  */
-import type { Tidemill } from '../../src/index.js';
+import type { BreakerOptions, Tidemill } from '../../src/index.js';
 import type { Line } from './journal.js';
 import { leaseHadEnded, overlaps, type Run } from './judge.js';
 
 const CAPPED = { concurrency: 2, gate: 4 };
 const PACED = { limit: 10, perMs: 1_000 };
+/** Of each key. */
+const METERED = { limit: 4, perMs: 1_000 };
+/** Of two names together. */
+const SHARED = { limit: 8, perMs: 1_000 };
 const GATE = 'gate';
+const METER = 'meter';
 
 /** Each limits another thing. */
 export const LIMITED = {
@@ -16,13 +21,25 @@ export const LIMITED = {
   paced: { rate: { limit: PACED.limit, per: PACED.perMs, burst: 3 } },
   tenant: { perKey: { key: 'key', concurrency: 1 }, shared: [GATE] },
   ordered: { perKey: { key: 'key', order: 'fifo' } },
+  passing: { perKey: { key: 'key', order: 'fifo', whileRetrying: 'pass' } },
+  metered: {
+    perKey: { key: 'key', rate: { limit: METERED.limit, per: METERED.perMs, burst: 2 } },
+    shared: [METER],
+  },
+  guarded: { shared: [METER] },
 } as const;
+/** Failures on purpose open it now and then, for less time than the run would miss. */
+export const BREAKERS: { readonly [name in LimitedName]?: BreakerOptions } = {
+  guarded: { failures: 3, within: '5s', pause: '500ms' },
+};
 type LimitedName = keyof typeof LIMITED;
 export const LIMITED_NAMES = Object.keys(LIMITED) as readonly LimitedName[];
 
 export const isLimited = (name: string): name is LimitedName => Object.hasOwn(LIMITED, name);
-export const defineShared = (mill: Pick<Tidemill, 'limit'>): void =>
+export function defineShared(mill: Pick<Tidemill, 'limit'>): void {
   mill.limit(GATE, { concurrency: CAPPED.gate });
+  mill.limit(METER, { rate: { limit: SHARED.limit, per: SHARED.perMs, burst: 4 } });
+}
 
 /** Everything that contradicts the limits; empty if they held. */
 export function limitViolations(lines: readonly Line[], runs: readonly Run[], leaseMs: number): string[] {
@@ -48,7 +65,11 @@ export function limitViolations(lines: readonly Line[], runs: readonly Run[], le
     ...atMost(CAPPED.gate, of('capped', 'tenant')),
     ...byKey(of('tenant')).flatMap((group) => atMost(1, group)),
     ...byKey(of('ordered')).flatMap((group) => [...atMost(1, group), ...inOrder(group)]),
-    ...crowded(startsOf(of('paced'))),
+    // A retry goes to its old place in the order, and `pass` lets others go before it: only one at a time is certain.
+    ...byKey(of('passing')).flatMap((group) => atMost(1, group)),
+    ...crowded('paced', PACED, of('paced')),
+    ...crowded(METER, SHARED, of('metered', 'guarded')),
+    ...byKey(of('metered')).flatMap((group) => crowded(`key ${String(group[0]?.limitKey)}`, METERED, group)),
   ];
 }
 
@@ -63,7 +84,8 @@ export function reachedLimits(runs: readonly Run[]): { readonly atOnce: number; 
     ({ start }) => capped.filter((other) => other.start <= start && other.end > start).length,
   );
   const starts = startsOf(runs.filter(({ name }) => name === 'paced'));
-  return { atOnce: Math.max(0, ...atOnce), inWindow: Math.max(0, ...starts.map((at) => within(starts, at))) };
+  const inWindow = starts.map((at) => within(starts, at, PACED.perMs));
+  return { atOnce: Math.max(0, ...atOnce), inWindow: Math.max(0, ...inWindow) };
 }
 
 function byKey(runs: readonly Run[]): Run[][] {
@@ -77,10 +99,17 @@ const startsOf = (runs: readonly Run[]): readonly number[] => {
   return [...claims.values()].sort((a, b) => a - b);
 };
 
-const within = (starts: readonly number[], from: number): number =>
-  starts.filter((at) => at >= from && at < from + PACED.perMs).length;
+const within = (starts: readonly number[], from: number, perMs: number): number =>
+  starts.filter((at) => at >= from && at < from + perMs).length;
 
-const crowded = (starts: readonly number[]): string[] =>
-  starts
-    .filter((at) => within(starts, at) > PACED.limit)
-    .map((at) => `paced started ${String(within(starts, at))} times in the window from ${String(at)}`);
+function crowded(
+  what: string,
+  { limit, perMs }: { readonly limit: number; readonly perMs: number },
+  runs: readonly Run[],
+): string[] {
+  const starts = startsOf(runs);
+  return starts
+    .map((at) => ({ at, count: within(starts, at, perMs) }))
+    .filter(({ count }) => count > limit)
+    .map(({ at, count }) => `${what} started ${String(count)} times in the window from ${String(at)}`);
+}

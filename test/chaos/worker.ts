@@ -3,7 +3,7 @@ import { Tidemill } from '../../src/index.js';
 import { takeDetours } from './detour.js';
 import { random, sleep } from './chaos-database.js';
 import { writeLine } from './journal.js';
-import { defineShared, isLimited, LIMITED, LIMITED_NAMES } from './limited.js';
+import { BREAKERS, defineShared, isLimited, LIMITED, LIMITED_NAMES } from './limited.js';
 import { workerDatabaseAt } from './worker-database.js';
 import { live } from './worker-life.js';
 
@@ -49,7 +49,12 @@ defineShared(mill);
 for (const name of LIMITED_NAMES) {
   mill.job<Work & { readonly key: string }>(
     name,
-    { concurrency: 8, retryPolicy: patient, limits: LIMITED[name] },
+    {
+      concurrency: 8,
+      retryPolicy: patient,
+      limits: LIMITED[name],
+      ...(BREAKERS[name] === undefined ? {} : { breaker: BREAKERS[name] }),
+    },
     async ({ id, attempt, data, failCount }) => {
       const line = { id, attempt, name, limitKey: data.key, claimedAt: claims.get(id) ?? NaN };
       writeLine(file, { what: 'start', ...line });

@@ -20,7 +20,7 @@ eachWire('the size of answers', (wire) => {
     const costs = async (): Promise<readonly number[]> => [
       await cost(() => store.jobs.claim(aClaim(instance))),
       await cost(() => store.jobs.peek(['work'])),
-      await cost(() => store.jobs.isPaused('work')),
+      await cost(() => store.jobs.isHeldUp('work')),
     ];
     await store.instances.register(aRegistration());
     await costs();

@@ -79,6 +79,29 @@ eachLimitedStore('limits in operation', ({ open }) => {
     await until('both have run', async () => (await mill.jobs.count({ status: ['completed'] })) === 5);
   });
 
+  it('limits of keys alone, and shared ones alone, tell how much runs', async () => {
+    const mill = aMill(open(), { concurrency: 20 });
+    const end = gate();
+    mill.limit('api', { concurrency: 9 });
+    mill.job(
+      'keyed',
+      { concurrency: 5, limits: { perKey: { key: 'key', concurrency: 1 } } },
+      () => end.promise,
+    );
+    mill.job('sharing', { concurrency: 5, limits: { shared: ['api'] } }, () => end.promise);
+    await mill.start();
+    await mill.enqueueMany(['a', 'b'].map((key) => ({ name: 'keyed', data: { key } })));
+    await mill.enqueueMany([1, 2, 3].map(() => ({ name: 'sharing', data: {} })));
+    await until('all run', async () => (await mill.jobs.count({ status: ['processing'] })) === 5);
+    const jobs = (await mill.limits.list()).filter(({ kind }) => kind === 'job');
+    expect(jobs.map(({ name, use: { running } }) => [name, running])).toEqual([
+      ['keyed', 2],
+      ['sharing', 3],
+    ]);
+    end.open();
+    await until('all have run', async () => (await mill.jobs.count({ status: ['completed'] })) === 5);
+  });
+
   it('keys that wait longest come first in their list', async () => {
     const mill = aMill(open());
     const end = gate();

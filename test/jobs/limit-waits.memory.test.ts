@@ -5,15 +5,7 @@ import type { ScopeAsk, Store, WatchHandlers } from '../../src/store/port.js';
 import { once } from '../../src/testing/conformance/fixtures.js';
 import { virtualClock } from '../../src/testing/index.js';
 import { aMill } from '../support/mills.js';
-
-/** The store with some of its methods replaced. */
-const withParts = (store: Store, parts: Partial<Store>): Store =>
-  new Proxy(store, {
-    get: (target, name) => {
-      const own: unknown = Reflect.get(parts, name) ?? Reflect.get(target, name, target);
-      return typeof own === 'function' ? (own.bind(target) as unknown) : own;
-    },
-  });
+import { withParts } from '../support/with-parts.js';
 
 /** Counts calls of `peek`. */
 function counting(store: Store): { readonly store: Store; readonly peeks: () => number } {
@@ -83,6 +75,29 @@ describe('waiting for limits (memory)', () => {
     isDown = false;
     await clock.advance('10s');
     expect(ran).toEqual(['x', 'y']);
+  });
+
+  it('limits of a name that had none hold within 2.5 s although no message tells of them', async () => {
+    const clock = virtualClock();
+    const store = memory({ clock });
+    const watch: Store['watch'] = () => Promise.resolve({ unavailable: 'none here' });
+    const mill = aMill(withParts(store, { watch }), { concurrency: 5 });
+    const seen = { running: 0, most: 0 };
+    mill.job('work', { concurrency: 5 }, async () => {
+      seen.running += 1;
+      seen.most = Math.max(seen.most, seen.running);
+      await new Promise<void>((resolve) => clock.timer(10, resolve));
+      seen.running -= 1;
+    });
+    await mill.start();
+    // Neither the start nor a renewal of the lease reads them at this time.
+    await clock.advance('1.1s');
+    await aMill(store).limits.set('work', { concurrency: 1 });
+    await clock.advance('2.5s');
+    await mill.enqueueMany([1, 2, 3, 4].map(() => ({ name: 'work', data: {} })));
+    await clock.advance('1m');
+    expect(await mill.jobs.count({ status: ['completed'] })).toBe(4);
+    expect(seen.most).toBe(1);
   });
 
   it('a delayed job starts on time while a limit holds up jobs of another name', async () => {

@@ -20,12 +20,17 @@ function observer(ms: number) {
 const many = (count: number, key = 'a') =>
   Array.from({ length: count }, () => ({ name: 'work', data: { key } }));
 
+const RATE = { limit: 10, per: '500ms', burst: 3 } as const;
+const RATE_MS = 500;
+const inWindow = (starts: readonly number[], from: number): number =>
+  starts.filter((at) => at >= from && at < from + RATE_MS).length;
+
 eachLimitedStore('limits of jobs', ({ open }) => {
   async function run(count: number, define: (mill: Tidemill) => void, mills = 2): Promise<Tidemill[]> {
     const store = open();
     const all = Array.from({ length: mills }, () => new Tidemill({ store, logger: false, concurrency: 20 }));
     for (const mill of all) define(mill);
-    await all[0]?.enqueueMany(many(count));
+    if (count > 0) await all[0]?.enqueueMany(many(count));
     await Promise.all(all.map((mill) => mill.start()));
     return all;
   }
@@ -40,14 +45,32 @@ eachLimitedStore('limits of jobs', ({ open }) => {
     await Promise.all(mills.map((mill) => mill.stop()));
   });
 
-  it('starts no more than the rate over several windows', async () => {
-    const { seen, handler } = observer(1);
+  it('starts no more than the rate in any window, by the claims of the server', async () => {
+    const claims: number[] = [];
     const mills = await run(60, (mill) => {
-      mill.job('work', { concurrency: 10, limits: { rate: { limit: 10, per: '500ms', burst: 3 } } }, handler);
+      mill.on('job:start', ({ job }) => void claims.push(job.lockedAt?.getTime() ?? NaN));
+      mill.job('work', { concurrency: 10, limits: { rate: RATE } }, () => undefined);
     });
-    await until('all have run', () => seen.starts.length === 60);
-    const [first = 0] = seen.starts;
-    expect((seen.starts.at(-1) ?? 0) - first).toBeGreaterThan(2_400);
+    await until('all have run', () => claims.length === 60);
+    for (const from of claims) expect(inWindow(claims, from)).toBeLessThanOrEqual(RATE.limit);
+    // Six windows have room for all.
+    expect(Math.max(...claims) - Math.min(...claims)).toBeGreaterThan(2_400);
+    await Promise.all(mills.map((mill) => mill.stop()));
+  });
+
+  it('starts no more of a key than its rate in any window, by the claims of the server', async () => {
+    const claims = new Map<string, number[]>();
+    const mills = await run(0, (mill) => {
+      mill.on('job:start', ({ job: { limitKey = '', lockedAt } }) =>
+        claims.set(limitKey, [...(claims.get(limitKey) ?? []), lockedAt?.getTime() ?? NaN]),
+      );
+      mill.job('work', { concurrency: 10, limits: { perKey: { key: 'key', rate: RATE } } }, () => undefined);
+    });
+    await mills[0]?.enqueueMany(['a', 'b'].flatMap((key) => many(25, key)));
+    const count = (): number => [...claims.values()].reduce((sum, { length }) => sum + length, 0);
+    await until('all have run', () => count() === 50);
+    for (const starts of claims.values())
+      for (const from of starts) expect(inWindow(starts, from)).toBeLessThanOrEqual(RATE.limit);
     await Promise.all(mills.map((mill) => mill.stop()));
   });
 

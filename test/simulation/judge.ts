@@ -169,7 +169,7 @@ export class Judge {
       this.count(by === 'reclaimer' ? `reclaimed ${status}` : `settled ${status}`);
       if (ending.charge !== undefined) this.#charged(item, ending);
       Object.assign(item, { token: undefined, endedBy: lease.token, status });
-      this.limits.settled(lease.id, status, ending.dueAt?.getTime(), by === 'holder');
+      this.limits.settled(lease.id, status, ending.dueAt?.getTime());
     } else if (by !== 'holder' || item.endedBy !== lease.token)
       this.violated(
         `${item.name} ${lease.id}: a stale holder (${String(lease.token)}) wrote its end as ${status}`,

@@ -113,16 +113,16 @@ export class LimitJudge {
   }
 
   /**
-   * Its outcome is recorded, by its holder or another. `dueAt`: when it is due again; undefined: as before. A holder that
-   * never called the handler gives the start back.
+   * Its outcome is recorded, by its holder or another. `dueAt`: when it is due again; undefined: as before. A claim whose
+   * handler was never called is no start, whoever says so.
    */
-  settled(id: string, status: string, dueAt: number | undefined, isHolder: boolean): void {
+  settled(id: string, status: string, dueAt: number | undefined): void {
     const job = this.#jobs.get(id);
     if (job === undefined) return;
     for (const { what } of boundsOf(job)) {
       const use = this.#uses.get(what);
       use?.held.delete(id);
-      if (isHolder && !job.hasBegun && use?.starts.includes(job.claimedAt) === true)
+      if (!job.hasBegun && use?.starts.includes(job.claimedAt) === true)
         use.starts.splice(use.starts.indexOf(job.claimedAt), 1);
     }
     if (status === 'pending') Object.assign(job, { isHeld: false, dueAt: dueAt ?? job.dueAt });

@@ -7,10 +7,6 @@ import { relative } from '../render/time.js';
 const usePart = (use: number, most: number | undefined): string =>
   most === undefined ? String(use) : `${String(use)}/${String(most)}`;
 
-/** Otherwise what runs counts against other limits only: those of each key, and shared ones. */
-const isCounted = ({ concurrency, rate, breaker }: LimitState['limits']): boolean =>
-  (concurrency ?? rate ?? breaker) !== undefined;
-
 function breakerText({ breaker }: LimitState): string {
   if (breaker === undefined) return '';
   if (breaker.state === 'trial') return 'trying one start';
@@ -24,10 +20,10 @@ export const LIMIT_COLUMNS: readonly Column<LimitState>[] = [
   { head: 'KIND', text: ({ kind }) => kind, style: () => 'dim' },
   {
     head: 'RUNNING',
-    text: ({ use, limits }) => (isCounted(limits) ? usePart(use.running, limits.concurrency) : ''),
+    text: ({ use, limits }) => (use.running === undefined ? '' : usePart(use.running, limits.concurrency)),
     align: 'right',
     style: ({ use, limits }) =>
-      limits.concurrency !== undefined && use.running >= limits.concurrency ? 'yellow' : undefined,
+      limits.concurrency !== undefined && (use.running ?? 0) >= limits.concurrency ? 'yellow' : undefined,
   },
   {
     head: 'STARTS',

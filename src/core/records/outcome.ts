@@ -27,6 +27,10 @@ export interface Finished {
   readonly finishedAt: number;
 }
 
+/** True if it is certain that the handler was not called. Of a process that died nobody knows. */
+export const isUnstarted = (finished: Finished): boolean =>
+  finished.outcome.kind !== 'crashed' && !wasStarted(finished);
+
 /** False if the handler was never called, so that the attempt counts as no start. */
 export const wasStarted = ({ outcome, startedAt }: Finished): boolean =>
   startedAt !== undefined &&

@@ -212,6 +212,7 @@ export class DueLoop<Doc> {
 
   /** Null: the limits let nothing through. */
   async #admit(gate: ScheduleGate | undefined, free: number): Promise<LockGrant | undefined | null> {
+    if (gate !== undefined) await asked('ask the limits', () => gate.fresh());
     if (gate?.isLimited !== true) return undefined;
     // One grant is for one lock call.
     const wanted = this.#options.opened.store.lockMany === undefined ? 1 : free;

@@ -72,6 +72,11 @@ export class ScheduleGate {
     return !this.isLimited || this.#options.life() !== undefined;
   }
 
+  /** To be called before `isLimited` decides whether something may be locked. */
+  fresh(): Promise<void> {
+    return this.#gate.fresh();
+  }
+
   /** Asks for a schedule that `isLimited`. Undefined: nothing may be locked now. */
   async admit(wanted: number): Promise<LockGrant | undefined> {
     const { name, life } = this.#options;

@@ -58,11 +58,6 @@ export class Listener {
     return this.#unavailable ? 'poll' : (this.#options.store.wakeUp ?? 'stream');
   }
 
-  /** True while wake-ups are received. */
-  get isOpen(): boolean {
-    return this.#watch !== undefined;
-  }
-
   join(waiting: WakeSubscriber): WakeSubscription {
     this.#waiting.push(waiting);
     return { busy: () => this.#busy(waiting), idle: () => this.#idle(waiting) };

@@ -6,7 +6,7 @@ import type { LeaseKeeper } from '../lease/lease-keeper.js';
 /** A slot for work that is about to be inserted as already claimed. Call either `fulfil` or `cancel`. */
 export interface Reservation<W extends Work> {
   readonly claim: Claimant;
-  /** The work was stored. Runs it, or hands it back if its name is paused, the lease is lost or the engine stops. */
+  /** The work was stored. Runs it, or hands it back if its name is paused or limited, the lease is lost or the engine stops. */
   fulfil(work: W): void;
   /** The work was not stored, or the outcome of the insert is unknown. */
   cancel(stored: 'not' | 'unknown'): void;
@@ -28,7 +28,7 @@ export interface ReservationsOptions<W extends Work> {
   readonly keeper: LeaseKeeper;
   readonly heartbeatMs: number;
   readonly stop: AbortSignal;
-  readonly paused: (name: string) => Promise<boolean>;
+  readonly heldUp: (name: string) => Promise<boolean>;
   readonly error: (error: unknown) => void;
 }
 
@@ -55,7 +55,7 @@ export class Reservations<W extends Work> {
     const { host, clock, keeper, heartbeatMs } = this.#options;
     const claim = { instance: keeper.self, token: keeper.mint(), heartbeatMs };
     // Read in parallel to the insert, so it adds no latency. It sees any pause made before this call.
-    const paused = this.#isPaused(name);
+    const heldUp = this.#isHeldUp(name);
     let resolve = (): void => undefined;
     this.#open.set(id, new Promise<void>((ended) => (resolve = ended)));
     const end = (): void => {
@@ -65,7 +65,7 @@ export class Reservations<W extends Work> {
     return {
       claim,
       fulfil: (work) => {
-        const starting = this.#start(work, claim.instance, paused).finally(end);
+        const starting = this.#start(work, claim.instance, heldUp).finally(end);
         clock.track?.(starting);
       },
       cancel: (stored) => {
@@ -76,18 +76,18 @@ export class Reservations<W extends Work> {
     };
   }
 
-  async #isPaused(name: string): Promise<boolean> {
+  async #isHeldUp(name: string): Promise<boolean> {
     try {
-      return await this.#options.paused(name);
+      return await this.#options.heldUp(name);
     } catch (error) {
       this.#options.error(error);
       return true;
     }
   }
 
-  async #start(work: W, instance: Instance, paused: Promise<boolean>): Promise<void> {
+  async #start(work: W, instance: Instance, heldUp: Promise<boolean>): Promise<void> {
     const { host, keeper, stop } = this.#options;
-    const mayNot = await paused;
+    const mayNot = await heldUp;
     // Let the call that enqueued it return before the handler starts.
     await new Promise((resolve) => setImmediate(resolve));
     if (mayNot || stop.aborted || !keeper.held || keeper.self.life !== instance.life) {

@@ -116,8 +116,9 @@ export class InstanceContext {
   }
 
   /** Call this after all engines have stopped. */
-  async stop(): Promise<void> {
+  /** `isEmpty`: false leaves the lease to its end, so that others reclaim what is held under it. */
+  async stop(isEmpty = true): Promise<void> {
     this.leases.stop();
-    await Promise.all([this.listener.close(), this.keeper.stop()]);
+    await Promise.all([this.listener.close(), this.keeper.stop(isEmpty)]);
   }
 }

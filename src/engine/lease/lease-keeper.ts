@@ -87,13 +87,13 @@ export class LeaseKeeper {
     this.#hurry.abort();
   }
 
-  async stop(): Promise<void> {
+  async stop(isEmpty: boolean): Promise<void> {
     this.#stop.abort();
     this.hurry();
     this.#deadline?.cancel();
     await this.#renewing;
     this.#held = false;
-    await this.#options.store.deregister(this.self);
+    if (isEmpty) await this.#options.store.deregister(this.self);
   }
 
   async #begin(): Promise<void> {

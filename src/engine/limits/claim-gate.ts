@@ -21,8 +21,6 @@ export interface ClaimGateOptions {
   readonly bar: (name: string, isBarred: boolean) => void;
 }
 
-/** How a piece of work ended, as breakers see it. */
-
 /** What a claim took. */
 export type Claimed = Pick<ClaimAnswer<Work>, 'more' | 'heldUp' | 'cluster'> & {
   readonly jobs: readonly Pick<Work, 'name' | 'id'>[];
@@ -97,8 +95,14 @@ export class ClaimGate implements PermitUser {
     return counts;
   }
 
+  /** Learns of limits that have changed lately. */
+  fresh(): Promise<void> {
+    return this.#options.permits.fresh();
+  }
+
   /** `due` are the names with due work at the last peek. */
   async admit(asked: LaneRequest, due: ReadonlySet<string>): Promise<Admitted> {
+    await this.fresh();
     const limited = [...asked.limits].filter(([name]) => this.isLimited(name));
     if (limited.length === 0) return { request: asked };
     const request = this.#withoutIdle(asked, due);
@@ -148,7 +152,12 @@ export class ClaimGate implements PermitUser {
       const refusing = scopes.map(({ text }) => text).filter((text) => (left.get(text) ?? 0) <= 0);
       const max = Math.min(limit.max, ...scopes.map(({ text }) => left.get(text) ?? 0));
       for (const { text } of scopes) left.set(text, (left.get(text) ?? 0) - max);
-      if (max === 0) this.#bar(name, refusing, waitOf(scopes.map(({ grant }) => grant)));
+      if (max === 0)
+        this.#bar(
+          name,
+          refusing,
+          waitOf(scopes.flatMap(({ text, grant }) => (refusing.includes(text) ? [grant] : []))),
+        );
       else
         limits.set(name, {
           ...limit,
@@ -261,6 +270,11 @@ export class ClaimGate implements PermitUser {
     this.#unbar(name);
   }
 
+  /** A process died while it ran work of a name. */
+  crashed(name: string): void {
+    this.#options.permits.ended(this.#scopesOf(name), 'failed', []);
+  }
+
   /** Permits were freed elsewhere, or limits have changed. */
   freed(scopes: readonly string[]): void {
     this.#options.permits.freed(scopes);
@@ -324,9 +338,11 @@ export class ClaimGate implements PermitUser {
 
 const recheckMs = (): number => RECHECK_MS * (1 + JITTER * Math.random());
 
-/** When all scopes may grant something again; undefined if that is not known of one of them. */
-function waitOf(grants: readonly Granted[]): number | undefined {
-  const refusing = grants.filter(({ count }) => count === 0);
+/**
+ * When all of the scopes that had nothing left for a name may grant something again; undefined if that is not known of
+ * one of them. What they did grant is another name's of the same claim.
+ */
+function waitOf(refusing: readonly Granted[]): number | undefined {
   if (refusing.length === 0 || refusing.some(({ waitMs }) => waitMs === undefined)) return undefined;
   return Math.max(...refusing.map(({ waitMs = 0 }) => waitMs));
 }

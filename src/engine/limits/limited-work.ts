@@ -44,9 +44,14 @@ export class LimitedWork<W extends Work> {
     this.#ended({ work, how: endedAs(finished), isStarted: wasStarted(finished) });
   }
 
-  /** Another instance has it, or it was removed. */
-  lost(work: W): void {
-    this.#ended({ work, how: 'other', isStarted: true });
+  /** Another instance has it, or it was removed. Not started: its handler was never called here. */
+  lost(work: W, isStarted: boolean): void {
+    this.#ended({ work, how: 'other', isStarted });
+  }
+
+  /** This instance has recorded the end of work that another one held: a crash is a failed attempt. */
+  handedOn({ name }: W, { outcome }: Finished): void {
+    if (outcome.kind === 'crashed') this.gate?.crashed(name);
   }
 
   /** Tells the gate of what has ended and is not held any more. */

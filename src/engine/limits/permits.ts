@@ -50,6 +50,8 @@ const CLAIM_MS = { first: 60, min: 15, max: 5_000, times: 3 };
 const SPARE_MS = { alone: 25, contended: 10 };
 /** The waits between tries to tell the store, while it does not answer. */
 const RETRY_MS = { min: 250, max: 5_000, jitter: true };
+/** So old may be what is known of limits when work is claimed: a message may be lost, and a busy instance hears none. */
+const FRESH_MS = 2_000;
 /** After so many claims in a row, a life gives a permit to those that wait, and asks for more only after this time. */
 const TURNS = { most: 16, yieldMs: 50 };
 
@@ -85,6 +87,12 @@ interface Known {
 /** How long a claim waits for a scope that is not there. */
 const MISSING_MS = 250;
 
+/** One scope of an exchange. */
+interface Asking {
+  readonly known: Known;
+  readonly ask: ScopeAsk;
+}
+
 /** How work ended, as breakers see it. */
 export type EndedAs = 'succeeded' | 'failed' | 'other';
 
@@ -109,7 +117,8 @@ export interface Granted {
 /**
  * The permits of one instance, for all kinds of its work. Duties: ask the scopes for what claims want, use permits
  * again while they hold, give back what is not needed, and tell breakers how attempts ended. It makes one exchange at a
- * time. An exchange whose answer is lost needs no repeat: the next one says everything anew under a higher number.
+ * time, and repeats one whose answer was lost until it has it: then it knows which starts it was granted, and gives
+ * them back.
  */
 export class Permits {
   readonly #options: PermitsOptions;
@@ -121,6 +130,13 @@ export class Permits {
   #spare: Timer | undefined;
   readonly #retry = new Backoff(RETRY_MS);
   #claimMs: number = CLAIM_MS.first;
+  /** The last exchange, while it is not answered. */
+  #unanswered: readonly Asking[] = [];
+  /** When it last asked whether limits have changed, and while it does. */
+  #lookedAt = -Infinity;
+  #looking: Promise<void> | undefined;
+  /** `LimitStore.revision` as of then. */
+  #revision: number | undefined;
   #stopped = false;
 
   constructor(options: PermitsOptions) {
@@ -149,7 +165,11 @@ export class Permits {
 
   /** Reads what holds for all scopes. */
   async refresh(): Promise<void> {
-    const { scopes } = await this.#options.store.read();
+    const { store, clock } = this.#options;
+    const sentAt = clock.monotonic();
+    const { scopes } = await store.read();
+    this.#lookedAt = Math.max(this.#lookedAt, sentAt);
+    this.#revision = scopes.reduce((sum, { rev }) => sum + rev, 0);
     let isNew = false;
     for (const { scope, limits } of scopes) {
       const text = scopeText(scope);
@@ -160,6 +180,24 @@ export class Permits {
       else known.limits = limits;
     }
     if (isNew) this.#options.changed();
+  }
+
+  /** To be called before a claim: reads limits that have changed, unless that was done a moment ago. */
+  async fresh(): Promise<void> {
+    const now = this.#options.clock.monotonic();
+    if (now - this.#lookedAt < FRESH_MS) return this.#looking;
+    this.#lookedAt = now;
+    this.#looking = this.#look().finally(() => (this.#looking = undefined));
+    try {
+      await this.#looking;
+    } catch (error) {
+      this.#lookedAt = -Infinity;
+      throw error;
+    }
+  }
+
+  async #look(): Promise<void> {
+    if ((await this.#options.store.revision()) !== this.#revision) await this.refresh();
   }
 
   /** Takes what a claim of a user wants of each scope, by its text. Call `claimed` with the ticket afterwards. */
@@ -201,6 +239,7 @@ export class Permits {
       if (known === undefined) continue;
       const started = used.get(text) ?? 0;
       if (started > 0) this.started(text, started);
+      if (started > 0 && known.trial === ticket) this.#options.turned(known.ref, 'trial');
       const left = count - started;
       const grant = ticket.grants.get(text);
       if (left > 0 && grant !== undefined && known.limits.rate !== undefined)
@@ -276,7 +315,10 @@ export class Permits {
     if (gave !== undefined && gave !== user) gave.unblocked([scopeText(known.ref)]);
   }
 
-  /** Gives everything back: no work of this instance runs any more. A claim that is on its way keeps its permits. */
+  /**
+   * Gives everything back that no work needs. Work without a recorded outcome may still run, so what it needs is kept
+   * until the instance that reclaims it has handed it on. A claim that is on its way keeps its permits.
+   */
   async stop(): Promise<void> {
     this.#stopped = true;
     this.#spare?.cancel();
@@ -285,8 +327,13 @@ export class Permits {
       const asked = [...this.#known.values()].filter(({ seq }) => seq > 0);
       if (asked.length > 0 && self().life === this.#life)
         await this.#exchange(asked.map((known) => ({ known, starts: 0 })));
-      await store.drop(self().life);
+      if (!this.isInUse) await store.drop(self().life);
     });
+  }
+
+  /** True while work, or a claim that is on its way, needs permits. */
+  get isInUse(): boolean {
+    return [...this.#known].some(([text, { seq }]) => seq > 0 && this.#used(text) > 0);
   }
 
   #mustTell(text: string): boolean {
@@ -305,7 +352,10 @@ export class Permits {
     if (life === this.#life) return;
     this.#life = life;
     this.#tickets.clear();
-    for (const [text, { ref, limits }] of this.#known) this.#known.set(text, newKnown(ref, limits));
+    this.#unanswered = [];
+    // Starts count for the cluster, whoever gives them back, and so do failures.
+    for (const [text, { ref, limits, unused, failures }] of this.#known)
+      this.#known.set(text, { ...newKnown(ref, limits), unused, failures });
   }
 
   #used(text: string): number {
@@ -406,22 +456,39 @@ export class Permits {
   async #exchange(
     asking: readonly { readonly known: Known; readonly starts: number }[],
   ): Promise<Map<string, ScopeGrant>> {
+    await this.#repeat();
+    return this.#send(asking.map(({ known, starts }) => ({ known, ask: this.#ask(known, starts) })));
+  }
+
+  /** Asks for the answer that was lost, if there is one. Nobody waits for its starts any more. */
+  async #repeat(): Promise<void> {
+    if (this.#unanswered.length === 0) return;
+    const grants = await this.#send(this.#unanswered);
+    for (const [text, { starts, countedAs, trial }] of grants) {
+      const known = this.#known.get(text);
+      if (known === undefined) continue;
+      if (starts > 0 && known.limits.rate !== undefined) known.unused.push({ countedAs, count: starts });
+      if (trial) this.#trialEnded(known, 'unused');
+    }
+  }
+
+  async #send(asking: readonly Asking[]): Promise<Map<string, ScopeGrant>> {
     const { store, clock } = this.#options;
-    const asks = asking.map(({ known, starts }) => this.#ask(known, starts));
     const sentAt = clock.monotonic();
+    this.#unanswered = asking;
     let answers: Awaited<ReturnType<LimitStore['exchange']>>;
     try {
-      answers = await store.exchange(this.#life, asks);
+      answers = await store.exchange(
+        this.#life,
+        asking.map(({ ask }) => ask),
+      );
     } catch (error) {
-      for (const [at, { known }] of asking.entries()) {
-        known.held = undefined;
-        // They count twice if only the answer was lost.
-        known.failures += asks[at]?.failures ?? 0;
-      }
+      for (const { known } of asking) known.held = undefined;
       // Without work that ends here, nothing else would tell the store what is free.
       this.#returnSpare(this.#retry.next());
       throw error;
     }
+    this.#unanswered = [];
     this.#retry.reset();
     const grants = new Map<string, ScopeGrant>();
     let isNew = false;
@@ -450,7 +517,6 @@ export class Permits {
     if (grant?.turned === 'closed') turned(ref, 'closed');
     else if (grant?.turned === 'open')
       turned(ref, 'open', new Date(grant.at.getTime() + (limits.breaker?.pauseMs ?? 0)));
-    if (grant?.trial === true) turned(ref, 'trial');
   }
 
   #ask(known: Known, starts: number): ScopeAsk {
@@ -459,7 +525,8 @@ export class Permits {
     known.seq += 1;
     known.unused = [];
     known.failures = 0;
-    // An answer that was lost may have had the trial: it is given back unless this instance knows of it.
+    known.trialEnded = undefined;
+    // A trial of which this instance does not know is given back.
     const outcome =
       trialEnded ?? (trial === undefined && limits.breaker !== undefined ? 'unused' : undefined);
     return {
@@ -481,7 +548,6 @@ export class Permits {
     known.isContended = grant.contended;
     if (!grant.contended) known.turns = 0;
     known.breaker = grant.breaker;
-    known.trialEnded = undefined;
     if (grant.notAfter > known.notAfter) {
       known.notAfter = grant.notAfter;
       known.endsAt = sentAt + grant.notAfter.getTime() - grant.at.getTime();

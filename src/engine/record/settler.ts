@@ -11,7 +11,7 @@ export interface SettlerOptions<W extends Work, S> {
   readonly store: Pick<WorkStore<W, S>, 'settle' | 'held' | 'insertFailedRun'>;
   readonly runner: Pick<WorkRunner<W, S>, 'conclude' | 'recorded'>;
   /** The work was taken over or removed before its outcome was recorded. */
-  readonly lost: (work: W) => void;
+  readonly lost: (settling: Settling<W>) => void;
 }
 
 /** Concludes and settles the outcomes of jobs or reactive tasks, for a `BatchRecorder`. */
@@ -62,7 +62,7 @@ export class Settler<W extends Work, S> implements BatchWriter<Settling<W>> {
         runner.recorded(settling.work, settling.finished, conclusion);
         return 'done';
       case 'lost':
-        lost(settling.work);
+        lost(settling);
         return 'done';
       case 'blocked':
         return 'blocked';
@@ -85,7 +85,7 @@ export class Settler<W extends Work, S> implements BatchWriter<Settling<W>> {
       if (typeof answer === 'string') return answer;
       const work = current.get(answer.again);
       if (work !== undefined) return { again: { ...answer.again, work } };
-      this.#options.lost(answer.again.work);
+      this.#options.lost(answer.again);
       return 'done';
     });
   }

@@ -87,6 +87,8 @@ function offered(
 function take(table: Table, row: Row, request: ClaimRequest, now: Date): void {
   const rule = request.limits.get(row.name)?.keys;
   const key = rule === undefined ? undefined : table.keyOf(row);
+  // As on other stores: a job without a key gets the empty one when it is claimed by keys.
+  if (rule !== undefined) assign(row, { limitKey: row.limitKey ?? '' });
   if (rule !== undefined && key !== undefined) countStart(key, rule, now.getTime(), (table.turns += 1));
   table.move(row, 'processing');
   assign(row, claimFields(request, now));

@@ -65,5 +65,6 @@ export function managedJobs(
       return Promise.resolve();
     },
     isPaused: (name) => Promise.resolve(isPausedIn(context.paused, name)),
+    isHeldUp: (name) => Promise.resolve(isPausedIn(context.paused, name) || table.limited.has(name)),
   };
 }

@@ -1,5 +1,6 @@
 import { LOG_LIMIT } from '../../core/records/job.js';
 import type { SettleAnswer, Settlement } from '../../store/port.js';
+import { uncountStart } from '../limits/keys.js';
 import { assign, type Row } from './records.js';
 import type { Table } from './table.js';
 import type { MemoryTransaction } from '../transaction.js';
@@ -15,6 +16,8 @@ function settleOne(table: Table, settlement: Settlement): SettleAnswer {
   const row = table.rows.get(settlement.lease.id);
   const answer = judge(row, settlement);
   if (answer !== 'settled' || row?.status !== 'processing') return answer;
+  const key = settlement.unstarted === true ? table.keyOf(row) : undefined;
+  if (key !== undefined && row.lockedAt !== null) uncountStart(key, row.lockedAt.getTime());
   if (settlement.remove === true) table.delete(row);
   else write(table, row, settlement);
   const { letter } = settlement;

@@ -31,6 +31,8 @@ export class Table {
   readonly keys: Map<string, Map<string, KeyState<Row>>> = new Map();
   /** Names that are claimed by their keys: the end of a job may let another one of its key run. */
   readonly keyed: Set<string> = new Set();
+  /** Names that have limits. */
+  readonly limited: Set<string> = new Set();
   /** How many turns keys have had. */
   turns = 0;
   readonly #places = new WeakMap<Row, KeyState<Row>>();

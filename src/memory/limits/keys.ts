@@ -1,6 +1,14 @@
 /** Limits of keys, for any kind of work in memory. */
 import { NEVER } from '../../core/records/job.js';
-import { grantStarts, NO_STARTS, startsInWindow, type RateState } from '../../time/rate.js';
+import {
+  givenBack,
+  grantStarts,
+  NO_STARTS,
+  sliceMs,
+  startsInWindow,
+  type RateLimit,
+  type RateState,
+} from '../../time/rate.js';
 import type { KeyRule, KeyTurns, KeyUse } from '../../store/port.js';
 
 /** What keys need to know of a job or a task. */
@@ -26,6 +34,8 @@ export interface KeyState<R> {
   /** When it had its last turn; the number puts turns of the same moment in order. */
   served: { readonly at: number; readonly number: number };
   rate: RateState;
+  /** By which its last start was counted. */
+  counted?: RateLimit;
 }
 
 export const newKey = <R>(key: string): KeyState<R> => ({
@@ -164,10 +174,19 @@ function takeTurn<R>(
 }
 
 /** Counts a start of a key: its rate is used, and the others have their turn before it. */
-export function countStart(state: KeyState<unknown>, rule: KeyRule, now: number, number: number): void {
+export function countStart<R>(state: KeyState<R>, rule: KeyRule, now: number, number: number): void {
   state.served = { at: now, number };
-  if (rule.rate !== undefined)
-    state.rate = grantStarts(state.rate, rule.rate, { wanted: 1, now, withinMs: 0 }).state;
+  if (rule.rate === undefined) return;
+  state.rate = grantStarts(state.rate, rule.rate, { wanted: 1, now, withinMs: 0 }).state;
+  state.counted = rule.rate;
+}
+
+/** A start of a key, counted at that time, did not happen. */
+export function uncountStart<R>(state: KeyState<R>, at: number): void {
+  const { counted, rate } = state;
+  if (counted === undefined) return;
+  const slice = sliceMs(counted);
+  state.rate = givenBack(rate, counted, [{ end: Math.ceil(at / slice) * slice, count: 1 }]);
 }
 
 /** True if nothing of the key is left, so that it may be forgotten. */

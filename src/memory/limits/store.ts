@@ -52,6 +52,7 @@ export function memoryLimits({ clock, table, taskKeys, freed }: MemoryLimitsOpti
         scopes: found.map(({ ref, definition, scope }) => copyOf(toScopeRecord(ref, definition, scope, now))),
       };
     },
+    revision: async () => [...entries.values()].reduce((sum, { scope }) => sum + scope.rev, 0),
     define: async (ref, definition, ifRev) => {
       const entry = entries.get(scopeText(ref));
       if ((entry?.scope.rev ?? null) !== ifRev) return 'changed';
@@ -59,6 +60,8 @@ export function memoryLimits({ clock, table, taskKeys, freed }: MemoryLimitsOpti
       const scope =
         entry === undefined ? newScope(limits) : { ...entry.scope, limits, rev: entry.scope.rev + 1 };
       entries.set(scopeText(ref), { ref: copyOf(ref), definition: copyOf(definition), scope });
+      if (ref.kind === 'job' && Object.keys(limits).length > 0) table.limited.add(ref.name);
+      else if (ref.kind === 'job') table.limited.delete(ref.name);
       freed([ref]);
       return 'written';
     },

@@ -2,6 +2,7 @@ import type { ClientSession } from 'mongodb';
 import type { ChangeStore } from '../../store/changes.js';
 import { EVERYTHING, type JobStore } from '../../store/port.js';
 import { send, type Message } from '../cluster/messages.js';
+import { idOf } from '../limits/scope.js';
 import { changeStore } from './changes.js';
 import { claim, claimedUnder, type ClaimMemory } from './claim.js';
 import { run, type Mongo } from '../context.js';
@@ -107,6 +108,15 @@ export function managedJobs(mongo: () => Mongo): Omit<
       run('read a pause', async () => {
         const found = mongo().globals.aggregate([
           { $match: { _id: { $in: [pauseId(name), pauseId(EVERYTHING)] } } },
+          { $project: { _id: 1 } },
+        ]);
+        return (await found.toArray()).length > 0;
+      }),
+    isHeldUp: (name) =>
+      run('read a pause', async () => {
+        const ids = [pauseId(name), pauseId(EVERYTHING), idOf({ kind: 'job', name })];
+        const found = mongo().globals.aggregate([
+          { $match: { _id: { $in: ids }, limits: { $ne: {} } } },
           { $project: { _id: 1 } },
         ]);
         return (await found.toArray()).length > 0;

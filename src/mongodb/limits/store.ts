@@ -105,6 +105,12 @@ export function limitStore(mongo: () => Mongo, tasksOf: (collection: string) => 
         const rows = (found?.['rows'] ?? []) as ScopeDocument[];
         return { now, scopes: rows.map((row) => toRecord(row, now.getTime())) };
       }),
+    revision: () =>
+      run('read limits', async () => {
+        const pipeline = [{ $match: { kind: 'limit' } }, { $group: { _id: null, sum: { $sum: '$rev' } } }];
+        const [found] = await mongo().globals.aggregate<{ sum: number }>(pipeline).toArray();
+        return found?.sum ?? 0;
+      }),
     define: async (scope, definition, ifRev) => {
       const isWritten = await run('define a limit', () => define(mongo(), scope, definition, ifRev));
       if (isWritten) await freed([scope]);

@@ -114,11 +114,17 @@ export async function freeSettled(
   const byId = new Map(pending.map((row) => [textOf(row._id), row]));
   const isMoved = ({ _id, limitKey }: PendingTask): boolean =>
     keyed.some(({ lease }) => textOf(lease.key) === textOf(_id) && lease.limit?.key !== limitKey);
-  const freed = keyed.map(({ lease, name }): Freed => {
+  const freed = keyed.map(({ lease, name, unstarted }): Freed => {
     const key = lease.limit?.key ?? '';
     const row = byId.get(textOf(lease.key));
     const isWaiting = row?.limitKey === key;
-    return { name: ownerOf(name), key, lease, ...(isWaiting ? { pendingFrom: row.scheduledAt } : {}) };
+    return {
+      name: ownerOf(name),
+      key,
+      lease,
+      ...(isWaiting ? { pendingFrom: row.scheduledAt } : {}),
+      ...(unstarted === undefined ? {} : { unstarted }),
+    };
   });
   await markKeys(mongo, pending.filter(isMoved).map(markOf));
   await freeKeys(mongo, freed);

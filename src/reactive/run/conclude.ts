@@ -1,5 +1,5 @@
 import { entryOf, textOf } from '../../core/records/history.js';
-import type { Finished, Outcome } from '../../core/records/outcome.js';
+import { isUnstarted, type Finished, type Outcome } from '../../core/records/outcome.js';
 import type { TaskRecord } from '../../core/records/task.js';
 import type { FailureKind } from '../../core/records/work.js';
 import type { Conclusion } from '../../engine/work-runner.js';
@@ -99,6 +99,7 @@ function settled(
       resetRetries,
       historyLimit,
       by: 'holder',
+      ...(task.limitKey !== undefined && isUnstarted(finished) ? { unstarted: true as const } : {}),
       ...decided,
       ...(entry === undefined ? {} : { entry }),
     },

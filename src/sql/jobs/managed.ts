@@ -1,5 +1,5 @@
 import type { ChangeStore } from '../../store/changes.js';
-import { EVERYTHING, type JobStore } from '../../store/port.js';
+import { EVERYTHING, scopeText, type JobStore } from '../../store/port.js';
 import { message, wakeMessage } from '../cluster/notifier.js';
 import { changeStore } from './changes.js';
 import { claim, claimedUnder } from './claim.js';
@@ -74,6 +74,7 @@ export function managedJobs(sql: () => Sql): Omit<
     pauseName: (name) => pauseName(sql(), name, true),
     resumeName: (name) => pauseName(sql(), name, false),
     isPaused: (name) => isPaused(sql(), name),
+    isHeldUp: (name) => isHeldUp(sql(), name),
   };
 }
 
@@ -89,8 +90,19 @@ async function pauseName({ driver, names, notifier }: Sql, name: string, paused:
   if (name === EVERYTHING) notifier.notify(message('tasks'));
 }
 
-async function isPaused({ driver, names }: Sql, name: string): Promise<boolean> {
-  const text = `select to_json(exists(select from ${names.pauses} where kind = 'jobs' and name in ($1::text, '')))::text as json`;
-  const [paused] = await run('read a pause', () => rows<boolean>(driver.prepared, text, [name]));
-  return paused === true;
+const pausedIn = ({ names }: Sql): string =>
+  `exists(select from ${names.pauses} where kind = 'jobs' and name in ($1::text, ''))`;
+
+async function isTrue({ driver }: Sql, condition: string, values: string[]): Promise<boolean> {
+  const text = `select to_json(${condition})::text as json`;
+  const [answer] = await run('read a pause', () => rows<boolean>(driver.prepared, text, values));
+  return answer === true;
+}
+
+const isPaused = (sql: Sql, name: string): Promise<boolean> => isTrue(sql, pausedIn(sql), [name]);
+
+function isHeldUp(sql: Sql, name: string): Promise<boolean> {
+  const limits = sql.names.table('limits');
+  const limited = `exists(select from ${limits} where scope = $2::text and limits <> '{}')`;
+  return isTrue(sql, `${pausedIn(sql)} or ${limited}`, [name, scopeText({ kind: 'job', name })]);
 }

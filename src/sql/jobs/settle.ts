@@ -9,6 +9,7 @@ import type { Queryable } from '../connection/driver.js';
 import { isTooMuch, refusalOf, run } from '../connection/errors.js';
 import { storedJob } from './new-jobs.js';
 import { release } from './put.js';
+import { KEY } from '../schema/migrations/keyed-table.js';
 import { storedAttempt, storedLine } from './record.js';
 import { rows } from '../connection/rows.js';
 import { readable, timeText, toStored } from '../connection/values.js';
@@ -56,6 +57,8 @@ interface Shape {
   readonly letters: boolean;
   /** Whether some settlements release a successor. */
   readonly releases: boolean;
+  /** Whether some settlements are of jobs with a key that did not start. */
+  readonly unstarted: boolean;
 }
 
 /** How a statement treats rows that other open transactions hold. */
@@ -80,7 +83,14 @@ function shapeOf(settlements: readonly Settlement[]): Shape {
     keeps: kept.length > 0,
     letters: settlements.some(({ letter }) => letter !== undefined),
     releases: settlements.some(({ releases }) => releases !== undefined),
+    unstarted: settlements.some((settlement) => unstartedOf(settlement) !== undefined),
   };
+}
+
+/** The key whose start counts no more, and when it was counted. */
+function unstartedOf({ unstarted, lease: { limit, lockedAt } }: Settlement): object | undefined {
+  if (unstarted !== true || limit === undefined || lockedAt === null) return undefined;
+  return { key_name: limit.name, key: limit.key, counted: timeText(lockedAt) };
 }
 
 function storedSettlement(settlement: Settlement, shape: Shape): Readonly<Record<string, unknown>> {
@@ -92,6 +102,7 @@ function storedSettlement(settlement: Settlement, shape: Shape): Readonly<Record
   const { releases } = settlement;
   if (releases !== undefined)
     Object.assign(row, { release_name: releases.name, release_key: releases.uniqueKey });
+  Object.assign(row, unstartedOf(settlement));
   if (remove) return { ...row, remove };
   for (const field of shape.some) {
     const value = set[field];
@@ -122,6 +133,13 @@ const columnsOf = (shape: Shape): readonly BatchColumn[] => [
     ? ([
         ['release_name', 'text'],
         ['release_key', 'text'],
+      ] as const)
+    : []),
+  ...(shape.unstarted
+    ? ([
+        ['key_name', 'text'],
+        ['key', 'text'],
+        ['counted', 'timestamptz(3)'],
       ] as const)
     : []),
   ...shape.some.flatMap((field): BatchColumn[] => {
@@ -201,7 +219,12 @@ const releaseStep = (jobs: string, done: string): string => `released as (
  * Returns one row for each settlement that it did not write: its position, and the answer. A job may be in a batch
  * twice, under a lost lease and under the one that followed it.
  */
-function settleStatement({ names: { jobs } }: Sql, shape: Shape, manner: Manner, rowsGiven: string): string {
+function settleStatement(
+  { names: { jobs, table } }: Sql,
+  shape: Shape,
+  manner: Manner,
+  rowsGiven: string,
+): string {
   const { skipsLocked, alone } = manner;
   /** The holder's proof, and that nothing has changed. */
   const precondition = `j.id = g.id and j.status = 'processing' and ${SAME_HOLDER} and ${unchanged(shape)}`;
@@ -231,6 +254,7 @@ function settleStatement({ names: { jobs } }: Sql, shape: Shape, manner: Manner,
     ...(shape.removes ? [removed] : []),
     ...(shape.letters ? [lettersStep(jobs, done)] : []),
     ...(shape.releases ? [releaseStep(jobs, done)] : []),
+    ...(shape.unstarted ? [unstartedStep(table('key_wakes'), done)] : []),
   ];
   const held = skipsLocked ? `case when ${unchanged(shape)} then 'blocked' else 'changed' end` : `'changed'`;
   return `with ${steps.join(', ')}
@@ -244,6 +268,13 @@ function settleStatement({ names: { jobs } }: Sql, shape: Shape, manner: Manner,
   where g.at not in (${done})
   ${NOTIFY}`;
 }
+
+/** Tells the claims of starts that count no more: only they write to keys. */
+const unstartedStep = (wakes: string, done: string): string => `unstarted as (
+    insert into ${wakes} (name, key, at, adds, frees, unstarted)
+    select g.key_name, ${KEY('g.key')}, '-infinity', false, true, g.counted
+    from given g where g.counted is not null and g.at in (${done})
+  )`;
 
 /** Stores the dead letters of the settlements that this statement writes. */
 const lettersStep = (jobs: string, done: string): string => `letters as (

@@ -1,8 +1,7 @@
-import { pause } from '../../core/clock.js';
-import { StoreError } from '../../core/errors.js';
 import type { ScopeDefinition, ScopeKind, ScopeLimits, ScopeRef } from '../../store/port.js';
 import type { Holder, Scope } from '../../store/scope.js';
 import type { Sql } from '../connection/connection.js';
+import type { Queryable } from '../connection/driver.js';
 import { rows } from '../connection/rows.js';
 
 /** The part of a scope that is stored as one JSON value. Times are in milliseconds. */
@@ -38,9 +37,8 @@ export interface Read {
 }
 
 const CLOCK = 'floor(extract(epoch from clock_timestamp()) * 1000)';
-/** Somebody else's write wins each time that this one does not, so this many in a row are a fault. */
-const TRIES = 200;
-const LONGEST_PAUSE_MS = 25;
+/** How long the process of a transaction that locks scopes may be paused: others wait for it. */
+const PAUSED_MS = 2_000;
 
 export function storedState({ holders, rate, breaker, failures, contended }: Scope): string {
   const stored = [...holders].map(([life, { last, ...holder }]) => {
@@ -66,16 +64,26 @@ function readOf({ id, kind, name, limits, code, set, rev, state, version, now }:
   };
 }
 
-/** Reads the scopes that match a condition, which has one parameter. */
-export async function readScopes(
-  { driver, names }: Sql,
-  condition: string,
-  value: string | null,
-): Promise<readonly Read[]> {
-  const text = `select json_build_object('id', scope, 'kind', kind, 'name', name, 'limits', limits, 'code', code,
+/** Which scopes: a condition with one parameter, and its value. */
+export type Which = readonly [condition: string, value: string | null];
+
+const selection = ({ names }: Sql, condition: string): string => `
+    select json_build_object('id', scope, 'kind', kind, 'name', name, 'limits', limits, 'code', code,
       'set', changes, 'rev', rev, 'state', state, 'version', version, 'now', ${CLOCK})::text as json
     from ${names.table('limits')} where ${condition}`;
-  return (await rows<Row>(driver.prepared, text, [value])).map(readOf);
+
+export async function readScopes(sql: Sql, [condition, value]: Which): Promise<readonly Read[]> {
+  return (await rows<Row>(sql.driver.prepared, selection(sql, condition), [value])).map(readOf);
+}
+
+/**
+ * Locks scopes until the transaction ends, in one order, so that two of them never wait for each other. The server ends
+ * the transaction of a process that is paused meanwhile: it must not hold up others.
+ */
+async function lockScopes(sql: Sql, on: Queryable, [condition, value]: Which): Promise<readonly Read[]> {
+  const text = `${selection(sql, condition)} and set_config('idle_in_transaction_session_timeout', '${String(PAUSED_MS)}', true) <> ''
+    order by scope for update`;
+  return (await rows<Row>(on, text, [value])).map(readOf);
 }
 
 export async function serverNow({ driver }: Sql): Promise<number> {
@@ -85,7 +93,8 @@ export async function serverNow({ driver }: Sql): Promise<number> {
 
 /** Writes the states whose scopes have not changed since they were read. Returns their ids. */
 async function write(
-  { driver, names }: Sql,
+  { names }: Sql,
+  on: Queryable,
   changed: readonly (readonly [Read, Scope])[],
 ): Promise<ReadonlySet<string>> {
   const table = names.table('limits');
@@ -103,34 +112,49 @@ async function write(
     ([{ id, version }, scope]) =>
       `{"scope":${JSON.stringify(id)},"state":${storedState(scope)},"version":${String(version)}}`,
   );
-  return new Set(await rows<string>(driver.prepared, text, [`[${given.join(',')}]`]));
+  return new Set(await rows<string>(on, text, [`[${given.join(',')}]`]));
+}
+
+interface Changed {
+  /** The scopes that were written, as they were before. */
+  readonly written: readonly Read[];
+  /** The ids of those that others changed since they were read. */
+  readonly left: ReadonlySet<string>;
+}
+
+async function writeChanges(
+  sql: Sql,
+  on: Queryable,
+  found: readonly Read[],
+  change: (one: Read) => Scope | undefined,
+): Promise<Changed> {
+  const changed = found.flatMap((one) => {
+    const after = change(one);
+    return after === undefined ? [] : [[one, after] as const];
+  });
+  const done = changed.length === 0 ? new Set<string>() : await write(sql, on, changed);
+  const [written, left] = [true, false].map((isDone) =>
+    changed.map(([one]) => one).filter(({ id }) => done.has(id) === isDone),
+  ) as [Read[], Read[]];
+  return { written, left: new Set(left.map(({ id }) => id)) };
 }
 
 /**
- * Reads scopes, lets `change` compute what becomes of each, and writes it if the scope is still as it was read; those
- * that are not are read again. No lock is held meanwhile: a process that is paused between the two holds up no other.
- * `change` may return undefined for a scope that stays as it is.
+ * Reads scopes, lets `change` compute what becomes of each, and writes it if the scope is still as it was read. No lock
+ * is held meanwhile: a process that is paused between the two holds up no other. Scopes that others have changed are
+ * locked for the second try, so many that ask at once take their turns and do not try in vain again and again. `change`
+ * may return undefined for a scope that stays as it is.
  */
 export async function changeScopes(
   sql: Sql,
-  read: (left: ReadonlySet<string> | undefined) => Promise<readonly Read[]>,
+  which: (left?: ReadonlySet<string>) => Which,
   change: (one: Read) => Scope | undefined,
 ): Promise<readonly Read[]> {
-  let left: ReadonlySet<string> | undefined;
-  const written: Read[] = [];
-  for (let tries = 0; tries < TRIES; tries += 1) {
-    const found = await read(left);
-    const changed = found.flatMap((one) => {
-      const after = change(one);
-      return after === undefined ? [] : [[one, after] as const];
-    });
-    const done = changed.length === 0 ? new Set<string>() : await write(sql, changed);
-    written.push(...changed.filter(([{ id }]) => done.has(id)).map(([one]) => one));
-    left = new Set(changed.map(([{ id }]) => id).filter((id) => !done.has(id)));
-    if (left.size === 0) return written;
-    await pause(sql.clock, Math.random() * Math.min(LONGEST_PAUSE_MS, tries + 1));
-  }
-  throw new StoreError('limits: a limit was changed by others many times in a row; try again.', {
-    transient: true,
-  });
+  const { prepared } = sql.driver;
+  const { written, left } = await writeChanges(sql, prepared, await readScopes(sql, which()), change);
+  if (left.size === 0) return written;
+  const rest = await sql.driver.transaction(async (on) =>
+    writeChanges(sql, on, await lockScopes(sql, on, which(left)), change),
+  );
+  return [...written, ...rest.written];
 }

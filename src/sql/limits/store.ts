@@ -12,12 +12,11 @@ import { run } from '../connection/errors.js';
 import { rows } from '../connection/rows.js';
 import { isStorable } from '../connection/values.js';
 import { keyUses, repairKeys } from './keys.js';
-import { changeScopes, readScopes, serverNow, storedState, type Read } from './scopes.js';
+import { changeScopes, readScopes, serverNow, storedState, type Which } from './scopes.js';
 
 const OF_SCOPES = 'scope = any(array(select json_array_elements_text($1::text::json)))';
 
-const readThese = (sql: Sql, ids: readonly string[]): Promise<readonly Read[]> =>
-  readScopes(sql, OF_SCOPES, JSON.stringify(ids.filter(isStorable)));
+const these = (ids: readonly string[]): Which => [OF_SCOPES, JSON.stringify(ids.filter(isStorable))];
 
 function freed({ notifier }: Sql, scopes: readonly ScopeRef[]): void {
   if (scopes.length > 0) for (const text of freedMessages(scopes)) notifier.notify(text);
@@ -31,7 +30,7 @@ async function ask(sql: Sql, life: string, asks: readonly ScopeAsk[]): Promise<r
   const frees = new Map<string, boolean>();
   const written = await changeScopes(
     sql,
-    (left) => readThese(sql, left === undefined ? ids : [...left]),
+    (left) => these(left === undefined ? ids : [...left]),
     ({ id, scope: before, now }) => {
       let scope = before;
       frees.set(id, false);
@@ -56,7 +55,7 @@ async function drop(sql: Sql, life: string): Promise<void> {
   const ofLife = `(state -> 'holders' ? $1::text or state #>> '{breaker,by}' = $1::text)`;
   const written = await changeScopes(
     sql,
-    () => readScopes(sql, ofLife, life),
+    () => [ofLife, life],
     ({ scope, now }) => dropped(scope, life, now),
   );
   freed(
@@ -68,7 +67,7 @@ async function drop(sql: Sql, life: string): Promise<void> {
 async function turnBreaker(sql: Sql, ref: ScopeRef, to: 'open' | 'closed'): Promise<boolean> {
   const written = await changeScopes(
     sql,
-    () => readThese(sql, [scopeText(ref)]),
+    () => these([scopeText(ref)]),
     ({ scope, now }) => turned(scope, to, now),
   );
   freed(
@@ -104,13 +103,19 @@ export function limitStore(sql: () => Sql): LimitStore {
     exchange: (life, asks) => run('take permits', () => ask(sql(), life, asks)),
     read: (refs) =>
       run('read limits', async () => {
-        const found =
-          refs === undefined
-            ? await readScopes(sql(), '$1::text is null', null)
-            : await readThese(sql(), refs.map(scopeText));
+        const found = await readScopes(
+          sql(),
+          refs === undefined ? ['$1::text is null', null] : these(refs.map(scopeText)),
+        );
         const now = found[0]?.now ?? (await serverNow(sql()));
         const scopes = found.map(({ ref, definition, scope }) => toScopeRecord(ref, definition, scope, now));
         return { now: new Date(now), scopes };
+      }),
+    revision: () =>
+      run('read limits', async () => {
+        const { driver, names } = sql();
+        const text = `select coalesce(sum(rev), 0)::text as json from ${names.table('limits')}`;
+        return (await rows<number>(driver.prepared, text, []))[0] ?? 0;
       }),
     define: (...given) => run('define a limit', () => define(sql())(...given)),
     drop: (life) => run('free the permits of an instance', () => drop(sql(), life)),

@@ -1,5 +1,6 @@
 import type { SettleAnswer } from '../../store/port.js';
 import type { TaskSettlement } from '../../store/reactive.js';
+import { KEY, keyedTasks } from '../schema/migrations/keyed-table.js';
 import { limitedRows, settleAround } from '../connection/around-locks.js';
 import { requireTransaction } from '../connection/require-transaction.js';
 import type { Sql } from '../connection/connection.js';
@@ -11,6 +12,19 @@ import { appended } from '../jobs/settle.js';
 import { readable, timeText } from '../connection/values.js';
 import { namesOf, NOW, RUNNING } from './place.js';
 import { leaseKey } from './record.js';
+
+/** The key whose start counts no more, and when it was counted. */
+function unstartedOf({ unstarted, lease: { limit, lockedAt } }: TaskSettlement): object {
+  if (unstarted !== true || limit === undefined || lockedAt === null) return {};
+  return { limit_key: limit.key, counted: timeText(lockedAt) };
+}
+
+/** Tells the claims of starts that count no more: only they write to keys. */
+const unstartedStep = ({ names }: Sql): string => `, unstarted as (
+      insert into ${keyedTasks(names).wakes} (name, key, at, adds, frees, unstarted)
+      select g.task, ${KEY('g.limit_key')}, '-infinity', false, true, g.counted
+      from given g where g.counted is not null and g.at in (select at from written)
+    )`;
 
 function storedSettlement(one: TaskSettlement, at: number): object {
   const { lease, failure, success, entry } = one;
@@ -32,6 +46,7 @@ function storedSettlement(one: TaskSettlement, at: number): object {
     entry: entry === undefined ? null : storedAttempt(entry),
     keep: Math.max(1, one.historyLimit),
     holder: one.by === 'holder',
+    ...unstartedOf(one),
   };
 }
 
@@ -73,13 +88,14 @@ const ASSIGNMENTS = `
 const GIVEN = `
       select * from json_to_recordset($1::text::json) as g(at integer, task text, key text, token text, status text,
         scheduled_at timestamptz(3), take_back boolean, deferred boolean, skipped boolean, reset boolean, failed boolean,
-        message text, fail_kind text, first_error_at timestamptz(3), success jsonb, entry jsonb, keep integer, holder boolean)`;
+        message text, fail_kind text, first_error_at timestamptz(3), success jsonb, entry jsonb, keep integer, holder boolean,
+        limit_key text, counted timestamptz(3))`;
 
 /**
  * Settlements are written in the order of their keys, so that two statements cannot deadlock. Returns one row for each
  * settlement that it did not write: its position, and the answer.
  */
-export function settleStatement(sql: Sql, skipLocked: boolean, alone: boolean): string {
+export function settleStatement(sql: Sql, skipLocked: boolean, alone: boolean, hasUnstarted = false): string {
   const { tasks } = namesOf(sql);
   return `with given as materialized (${alone ? limitedRows(GIVEN) : GIVEN}
     ), held as materialized (
@@ -91,7 +107,7 @@ export function settleStatement(sql: Sql, skipLocked: boolean, alone: boolean): 
       from given g join held h on h.task = g.task and h.key = g.key
       where k.task = g.task and k.key = g.key and k.status in ${RUNNING} and k.lease_token = g.token
       returning g.at
-    )
+    )${hasUnstarted ? unstartedStep(sql) : ''}
     select json_build_array(g.at, case
         when k.lease_token is distinct from g.token then 'lost'
         when k.status in ${RUNNING} then ${skipLocked ? `'blocked'` : `'changed'`}
@@ -107,7 +123,8 @@ async function settleOn(
   settlements: readonly TaskSettlement[],
   skipLocked: boolean,
 ): Promise<SettleAnswer[]> {
-  const text = settleStatement(sql, skipLocked, on === sql.driver);
+  const hasUnstarted = settlements.some((one) => 'counted' in unstartedOf(one));
+  const text = settleStatement(sql, skipLocked, on === sql.driver, hasUnstarted);
   const values = [JSON.stringify(settlements.map(storedSettlement))];
   const answers = settlements.map((): SettleAnswer => 'settled');
   const rest = await rows<[number, SettleAnswer]>(on, text, values);

@@ -203,6 +203,25 @@ eachDatabase('keys of reactive tasks', (aDatabase) => {
     expect(uses[0]?.rateFreeAt).toBeInstanceOf(Date);
   });
 
+  it('gives a start of a key back whose handler was not called, and once only', async () => {
+    const port = await Port.open(await aDatabase(), planOf('status'));
+    await port.planned(things('aa'));
+    const rule: KeyRule = { rate: { limit: 1, perMs: 3_600_000, burst: 1 } };
+    const first = present((await port.claim(rule)).jobs[0]);
+    expect((await port.claim(rule)).jobs).toEqual([]);
+    const back = { status: 'pending', scheduledAt: new Date(0), takeBack: true, unstarted: true } as const;
+    await port.settle(first, back);
+    // After a lost answer.
+    await port.settle(first, back);
+    const again = await until('the start is granted again', async () => {
+      const [task] = (await port.claim(rule)).jobs;
+      return task ?? false;
+    });
+    expect((await port.claim(rule)).jobs).toEqual([]);
+    await port.settle(again, { status: 'pending', scheduledAt: new Date(0), takeBack: true });
+    expect((await port.claim(rule)).jobs).toEqual([]);
+  });
+
   it('gives a pending task the key of the last change, and a running one at its end', async () => {
     const port = await Port.open(await aDatabase(), planOf('status'));
     await port.planned(things('ab'));

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { namesIn } from '../../../src/sql/schema/names.js';
-import { grantStarts, NO_STARTS } from '../../../src/time/rate.js';
+import { givenBack, grantStarts, NO_STARTS, sliceMs } from '../../../src/time/rate.js';
 import { opened } from '../../support/port.js';
 import { freshEmbedded, freshSchema, sharedEmbedded, useEmbedded } from '../../support/stores.js';
 
@@ -56,6 +56,47 @@ it('the function of the database grants the same starts as the model', async () 
         state = expected.state;
         stored = answer.next_state;
       }
+    }),
+    { numRuns: 60 },
+  );
+});
+
+it('the function of the database gives the same starts back as the model', async () => {
+  const schema = freshSchema();
+  await opened(freshEmbedded({ schema }));
+  const text = `select ${namesIn(schema).table('key_unstarted')}(
+    $1::text::jsonb, $2::integer, $3::float8, array(select to_timestamp(t::float8 / 1000) from json_array_elements_text($4::text::json) t))::text as json`;
+  const began = 1_700_000_000_000;
+  const series = fc.array(fc.record({ pause: fc.nat({ max: 900 }), isUnstarted: fc.boolean() }), {
+    maxLength: 12,
+  });
+  const rates = fc.record({
+    limit: fc.integer({ min: 1, max: 20 }),
+    perMs: fc.integer({ min: 1, max: 90_000 }),
+  });
+  await fc.assert(
+    fc.asyncProperty(rates, series, async ({ limit, perMs }, starts) => {
+      const rate = { limit, perMs, burst: limit };
+      let [state, now] = [NO_STARTS, began];
+      const times: number[] = [];
+      for (const { pause, isUnstarted } of starts) {
+        now += pause;
+        ({ state } = grantStarts(state, rate, { wanted: 1, now, withinMs: 0 }));
+        if (isUnstarted) times.push(now);
+      }
+      const slice = sliceMs(rate);
+      const unused = times.map((at) => ({ end: Math.ceil(at / slice) * slice, count: 1 }));
+      const expected = givenBack(state, rate, unused);
+      const stored = { next: state.next, starts: state.starts.map(({ end, count }) => [end, count]) };
+      const { rows } = await sharedEmbedded().query<{ json: string }>(text, [
+        JSON.stringify(stored),
+        limit,
+        perMs,
+        JSON.stringify(times),
+      ]);
+      const answer = JSON.parse(rows[0]?.json ?? '') as { next: number; starts: unknown };
+      expect(answer.starts).toEqual(expected.starts.map(({ end, count }) => [end, count]));
+      expect(answer.next).toBeCloseTo(expected.next, 3);
     }),
     { numRuns: 60 },
   );

@@ -4,12 +4,10 @@ import { count } from '../../format.js';
 
 /** How much of a limit is in use, and what waits for it. */
 export function Use({ limit: { limits, use } }: { readonly limit: LimitRow }): VNode {
-  const { concurrency, rate, breaker } = limits;
-  // Otherwise what runs counts against other limits only: those of each key, and shared ones.
-  const isCounted = (concurrency ?? rate ?? breaker) !== undefined;
+  const { concurrency, rate } = limits;
   return (
     <dl class="limit-use">
-      {isCounted && <Part label="Running" value={use.running} most={concurrency} />}
+      {use.running !== undefined && <Part label="Running" value={use.running} most={concurrency} />}
       {rate && <Part label={`Starts in ${rate.per}`} value={use.startsInWindow} most={rate.limit} />}
       <Part label="Waiting" value={use.waiting} />
     </dl>

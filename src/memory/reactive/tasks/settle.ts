@@ -1,5 +1,6 @@
 import type { SettleAnswer } from '../../../store/port.js';
 import type { TaskSettlement } from '../../../store/reactive.js';
+import { uncountStart } from '../../limits/keys.js';
 import type { MemoryTransaction } from '../../transaction.js';
 import { isRunning, type TaskRow } from './row.js';
 import type { TaskTable } from './table.js';
@@ -23,11 +24,13 @@ export async function settleIn(
 }
 
 function settleOne(table: TaskTable, settlement: TaskSettlement): SettleAnswer {
-  const { lease, by } = settlement;
+  const { lease, by, unstarted } = settlement;
   const row = table.rows.get(String(lease.key));
   if (row === undefined || (row.leaseToken ?? null) !== lease.token) return 'lost';
   if (!isRunning(row)) return by === 'holder' ? 'settled' : 'lost';
   const isKeyed = row.limitKey !== undefined;
+  const key = unstarted === true ? table.keysOf(row.task).get(row.limitKey ?? '') : undefined;
+  if (key !== undefined && row.lockedAt !== null) uncountStart(key, row.lockedAt.getTime());
   table.keep(Object.assign(row, settled(row, settlement, table.context.now())));
   // Its key is free for another task.
   if (isKeyed) table.context.wake();

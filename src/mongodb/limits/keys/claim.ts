@@ -8,11 +8,20 @@ import {
   type KeyRule,
   type NameLimit,
 } from '../../../store/port.js';
-import { grantStarts, type RateState } from '../../../time/rate.js';
+import { grantStarts, sliceMs, spacingMs, type RateState } from '../../../time/rate.js';
 import { literal, type GlobalDocument, type Mongo } from '../../context.js';
 import { sliceOf, windowOf } from '../../slices.js';
 import { hash } from '../../jobs/document.js';
-import { CLAIM_MS, markKeys, mostOf, placed, ruleText, SURE_MS, TAKE_MS } from './document.js';
+import {
+  CLAIM_MS,
+  markKeys,
+  mostOf,
+  placed,
+  ruleText,
+  SURE_MS,
+  TAKE_MS,
+  type KeyDocument,
+} from './document.js';
 import { freeKeys } from './free.js';
 import { checkPermits } from './permits.js';
 import { readKeys, type KeysRead, type OfferedKey } from './read.js';
@@ -216,6 +225,7 @@ function reservation(turn: Turn, wish: Wish): AnyBulkWriteOperation<GlobalDocume
         open,
         waits: isHeld,
         rate: literal(rate),
+        pace: paceOf(turn.rule),
         countsUntil: countsUntil(turn.rule, rate),
         ...(most === Infinity || take === 0
           ? {}
@@ -228,6 +238,9 @@ function reservation(turn: Turn, wish: Wish): AnyBulkWriteOperation<GlobalDocume
   ];
   return { updateOne: { filter: { _id: key._id, rev: key.rev }, update } };
 }
+
+const paceOf = ({ rate }: KeyRule): KeyDocument['pace'] =>
+  rate === undefined ? null : { per: rate.perMs, spacing: spacingMs(rate), slice: sliceMs(rate) };
 
 const countsUntil = ({ rate: rule }: KeyRule, { starts }: RateState): Date | null => {
   const last = starts.at(-1);

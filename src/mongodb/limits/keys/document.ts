@@ -45,10 +45,21 @@ export interface KeyDocument extends GlobalDocument {
   readonly rate: RateState;
   /** When its rate counts nothing any more. */
   readonly countsUntil: Date | null;
+  /** How its rate counts; null or absent: it has none. */
+  readonly pace?: { readonly per: number; readonly spacing: number; readonly slice: number } | null;
+  /** Starts that were given back while they counted, so that a repeat gives back nothing. */
+  readonly returned?: readonly ReturnedStart[];
   /** The token of the work by whose end it was blocked no more. */
   readonly freedBy?: string | null;
   /** The token of the last claim that wrote it. */
   readonly last: string | null;
+}
+
+interface ReturnedStart {
+  readonly token: string;
+  readonly job: unknown;
+  /** When it would have counted no more. */
+  readonly until: Date;
 }
 
 /** Whose key it is: the name of jobs, or an object, which no name is, for a reactive task. */
@@ -192,5 +203,92 @@ export function withoutPermits(
       },
     },
     { $unset: ['_had', '_frees'] },
+  ];
+}
+
+/** A start that did not happen, of a claim that was written at `at`. */
+export interface UnusedStart {
+  readonly token: string | null;
+  readonly job: unknown;
+  readonly at: Date;
+}
+
+/**
+ * Gives starts back to the rate of a key, each once. A start counts to the end of its slice, and no slice that ends
+ * between its claim and the latest end of that is counted for longer: the first one of them is given back.
+ */
+export function withoutStarts(unused: readonly UnusedStart[]): Document[] {
+  if (unused.length === 0) return [];
+  const at = { $toDouble: '$$this.at' };
+  const isSame = { $and: [{ $eq: ['$$one.token', '$$this.token'] }, { $eq: ['$$one.job', '$$this.job'] }] };
+  const isOf = {
+    $and: [{ $gte: ['$$one.end', at] }, { $lte: ['$$one.end', { $add: [at, CLAIM_MS, '$pace.slice'] }] }],
+  };
+  const among = (input: unknown, cond: Document): Document => ({ $filter: { input, as: 'one', cond } });
+  const until = { $add: ['$$this.at', '$pace.per'] };
+  const isCounting = {
+    $and: [{ $gt: [until, '$$NOW'] }, { $eq: [{ $size: among('$$value.returned', isSame) }, 0] }],
+  };
+  const less = {
+    $map: {
+      input: '$$value.starts',
+      as: 'one',
+      in: {
+        end: '$$one.end',
+        count: { $subtract: ['$$one.count', { $cond: [{ $eq: ['$$one.end', '$$found.end'] }, 1, 0] }] },
+      },
+    },
+  };
+  const one = { token: '$$this.token', job: '$$this.job', until };
+  const returning = {
+    $let: {
+      vars: { found: { $first: among('$$value.starts', isOf) } },
+      in: {
+        $cond: [
+          { $and: [isCounting, { $ne: [{ $type: '$$found' }, 'missing'] }] },
+          {
+            next: { $subtract: ['$$value.next', '$pace.spacing'] },
+            starts: among(less, { $gt: ['$$one.count', 0] }),
+            returned: { $concatArrays: ['$$value.returned', [one]] },
+          },
+          '$$value',
+        ],
+      },
+    },
+  };
+  const known = among({ $ifNull: ['$returned', []] }, { $gt: ['$$one.until', '$$NOW'] });
+  const given = unused.map(({ token, job, at: time }) => ({
+    token: literal(token),
+    job: literal(job),
+    at: time,
+  }));
+  return [
+    {
+      $set: {
+        _after: {
+          $cond: [
+            { $eq: [{ $type: '$pace' }, 'object'] },
+            {
+              $reduce: {
+                input: given,
+                initialValue: { next: '$rate.next', starts: '$rate.starts', returned: known },
+                in: returning,
+              },
+            },
+            null,
+          ],
+        },
+      },
+    },
+    {
+      $set: {
+        rate: { $cond: ['$_after', { next: '$_after.next', starts: '$_after.starts' }, '$rate'] },
+        returned: { $cond: ['$_after', '$_after.returned', []] },
+        // The next claim computes when the rate lets a job through.
+        open: { $cond: ['$_after', { $min: ['$open', '$$NOW'] }, '$open'] },
+        rev: { $add: ['$rev', 1] },
+      },
+    },
+    { $unset: '_after' },
   ];
 }

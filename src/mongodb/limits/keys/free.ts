@@ -9,33 +9,46 @@ import {
   markPipeline,
   placed,
   withoutPermits,
+  withoutStarts,
   writeKeys,
   type KeyOwner,
   type KeyRef,
+  type UnusedStart,
 } from './document.js';
 
 /** Work that runs no more, and when it runs next. */
 export interface Freed extends KeyRef {
   readonly lease: Lease;
   readonly pendingFrom?: Date | '$$NOW';
+  /** Its handler was not called. */
+  readonly unstarted?: true;
 }
 
 /** What settled jobs with a key free; empty for jobs without one. */
 export const freedBy = (settlements: readonly Settlement[]): readonly Freed[] =>
-  settlements.flatMap(({ lease, status, set }) => {
+  settlements.flatMap(({ lease, status, set, unstarted }) => {
     if (lease.limit === undefined) return [];
     const pending = status === 'pending' ? { pendingFrom: set.nextRunAt ?? ('$$NOW' as const) } : {};
-    return [{ ...lease.limit, lease, ...pending }];
+    return [{ ...lease.limit, lease, ...pending, ...(unstarted === undefined ? {} : { unstarted }) }];
   });
+
+const unusedOf = (freed: readonly Freed[]): readonly UnusedStart[] =>
+  freed.flatMap(({ unstarted, lease: { token, key: job, lockedAt: at } }) =>
+    unstarted === undefined || at === null ? [] : [{ token, job, at }],
+  );
 
 /** Frees one key of some of its jobs. */
 function freeing(_id: string, freed: readonly Freed[]): AnyBulkWriteOperation<GlobalDocument> {
   const [from, ...others] = freed.flatMap(({ pendingFrom }) => pendingFrom ?? []);
   const [ref] = freed;
-  const left = withoutPermits(freed.map(({ lease: { token, key: job } }) => ({ token, job })));
+  const left = [
+    ...withoutPermits(freed.map(({ lease: { token, key: job } }) => ({ token, job }))),
+    ...withoutStarts(unusedOf(freed)),
+  ];
   if (from === undefined || ref === undefined) {
-    // Without permits or pending work there is nothing to write.
-    const filter = { _id, 'permits.token': { $in: freed.map(({ lease }) => lease.token) } };
+    // Without permits, unused starts or pending work there is nothing to write.
+    const permits = { 'permits.token': { $in: freed.map(({ lease }) => lease.token) } };
+    const filter = { _id, ...(unusedOf(freed).length > 0 ? {} : permits) };
     return { updateOne: { filter, update: [...left, placed] } };
   }
   // A key whose jobs run without permits may have been forgotten meanwhile: pending work inserts it again.

@@ -75,6 +75,24 @@ export const startsFunction = ({ table }: Names): string => {
     language plpgsql immutable ${SAFE} as ${literal(body)}`;
 };
 
+/** `givenBack` of src/time/rate.ts, for starts that were counted at those times; a test compares the two. */
+export const unstartedFunction = ({ table }: Names): string => {
+  const body = `
+  with back as (
+    select ceil(floor(extract(epoch from u.at) * 1000)::double precision / s.slice) * s.slice as last_end, count(*)::integer as count
+    from unnest(times) as u(at), (select greatest(1, ceil(per / 64)) as slice) s group by 1
+  ), counted as (
+    select c.last_end, c.count, least(c.count, coalesce(b.count, 0)) as back from (
+      select (s ->> 0)::double precision as last_end, (s ->> 1)::integer as count from jsonb_array_elements(state -> 'starts') s
+    ) c left join back b on b.last_end = c.last_end
+  )
+  select jsonb_build_object('next', (state ->> 'next')::double precision - coalesce(sum(back), 0) * per / most,
+    'starts', coalesce(jsonb_agg(jsonb_build_array(last_end, count - back) order by last_end) filter (where count > back), '[]'))
+  from counted`;
+  return `create function ${table('key_unstarted')}(state jsonb, most integer, per double precision, times timestamptz[]) returns jsonb
+    language sql immutable ${SAFE} as ${literal(body)}`;
+};
+
 /** Work that waits under a key. */
 const ofKey = ({ ofName, inTime }: KeyedTable): string =>
   `status = 'pending' and limit_key is not null and (${ofName}) = job_key${inTime}`;
@@ -180,7 +198,10 @@ const runningFunction = ({ rows, name, ofName, runs, call }: KeyedTable): string
  * Takes in what happened since the last claim: gives jobs without a key the empty one, and moves the keys of which
  * something began to wait or ended. Says if there is more of either.
  */
-const gatherFunction = ({ rows, name, due, id, keys, wakes, call }: KeyedTable): string => {
+const gatherFunction = (
+  { table }: Names,
+  { rows, name, due, id, keys, wakes, call, called }: KeyedTable,
+): string => {
   const body = `
   declare
     bare tid[]; noted integer;
@@ -197,13 +218,21 @@ const gatherFunction = ({ rows, name, due, id, keys, wakes, call }: KeyedTable):
     with gone as (
       delete from ${wakes} where ctid = any(array(
         select ctid from ${wakes} where name = of_name limit ${String(GATHERED)} for update skip locked))
-      returning key, at, adds, frees
+      returning key, at, adds, frees, unstarted
     ), told as materialized (
-      select key, min(at) as at, bool_or(adds) as adds, bool_or(frees) as frees from gone group by key
+      select key, min(at) as at, bool_or(adds) as adds, bool_or(frees) as frees,
+        array_agg(unstarted) filter (where unstarted is not null and ${called('gather_keys')}.rule ? 'limit') as unstarted
+      from gone group by key
     ), moved as (
       update ${keys} j set at = greatest(w.at, j.served_at, j.free_at), held = j.held and w.at > t
-      from told w where j.name = of_name and j.key = w.key and (w.frees or j.at < 'infinity')
+      from told w where j.name = of_name and j.key = w.key and w.unstarted is null and (w.frees or j.at < 'infinity')
         and j.at > greatest(w.at, j.served_at, j.free_at)
+    ), returned as (
+      -- When its rate lets the next start through is found out by the look at the key.
+      update ${keys} j set at = least(j.at, greatest(w.at, j.served_at)), held = j.held and w.at > t, free_at = null,
+        starts = ${table('key_unstarted')}(j.starts, (${called('gather_keys')}.rule ->> 'limit')::integer,
+          (${called('gather_keys')}.rule ->> 'per')::double precision, w.unstarted)
+      from told w where j.name = of_name and j.key = w.key and w.unstarted is not null
     ), added as (
       insert into ${keys} (name, key, rule, at)
       select of_name, key, by_rule, case when at = '-infinity' then t else at end from told where adds
@@ -213,7 +242,7 @@ const gatherFunction = ({ rows, name, due, id, keys, wakes, call }: KeyedTable):
     more_wakes := noted = ${String(GATHERED)};
     more_bare := coalesce(cardinality(bare), 0) = 50;
   end`;
-  return `create function ${call('gather_keys')}(of_name text, by_rule text, t timestamptz, out more_wakes boolean, out more_bare boolean)
+  return `create function ${call('gather_keys')}(of_name text, by_rule text, rule jsonb, t timestamptz, out more_wakes boolean, out more_bare boolean)
     language plpgsql as ${literal(body)}`;
 };
 
@@ -301,7 +330,7 @@ const takeFunction = ({ rows, name, due, id, keys, level, call, called }: KeyedT
   begin
     places := '{}';
     loop
-      select * into gathered from ${call('gather_keys')}(of_name, by_rule, t);
+      select * into gathered from ${call('gather_keys')}(of_name, by_rule, ${called('take_by_keys')}.rule, t);
       exit when not gathered.more_wakes or clock_timestamp() > gathers_until;
     end loop;
     more := gathered.more_wakes or gathered.more_bare;
@@ -407,7 +436,7 @@ export const keyFunctions = (names: Names, work: KeyedTable): readonly string[] 
   headsFunction(work),
   nextFunction(work),
   runningFunction(work),
-  gatherFunction(work),
+  gatherFunction(names, work),
   lookFunction(names, work),
   takeFunction(work),
   claimFunction(names, work),

@@ -1,6 +1,6 @@
 import type { Names } from '../names.js';
 import { keyedFunctions } from './0012-enqueue.js';
-import { keyFunctions, startsFunction } from './0012-keys.js';
+import { keyFunctions, startsFunction, unstartedFunction } from './0012-keys.js';
 import { keyTriggers } from './0012-triggers.js';
 import { JOB_KEY, keyedJobs, type KeyedTable } from './keyed-table.js';
 import type { Migration } from './migration.js';
@@ -45,13 +45,14 @@ export const keysTables = ({
   // claim: when the first key that holds up due work can run.
   `create index ${called('keys')}_held on ${keys} (name, at) where held`,
   // Append only, so that no transaction waits for another one. adds: something of the key waits. frees: something
-  // of it ended, or waits no longer.
+  // of it ended, or waits no longer. unstarted: the claim of that time was no start.
   `create table ${wakes} (
     name text collate "C" not null,
     key text collate "C" not null,
     at timestamptz not null,
     adds boolean not null,
-    frees boolean not null
+    frees boolean not null,
+    unstarted timestamptz
   ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000)`,
   `create index ${called('key_wakes')}_by_name on ${wakes} (name)`,
 ];
@@ -85,6 +86,7 @@ export const limits: Migration = {
     ...keyIndexes(names),
     ...keyTriggers(keyedJobs(names)),
     startsFunction(names),
+    unstartedFunction(names),
     ...keyFunctions(names, keyedJobs(names)),
   ],
 };

@@ -209,6 +209,38 @@ export const keys: Chapter = chapter({ title: 'limits per key', needs: ['limits'
     ).toBeGreaterThanOrEqual(700);
   }),
 
+  fact('gives the start of a key back once if its job did not start', async ({ opened }) => {
+    const store = await opened();
+    await store.jobs.insert(['1', '2', '3'].map((data, n) => keyed('a', data, 3_000 - n)));
+    const rule: KeyRule = { rate: { limit: 2, perMs: 600_000, burst: 2 } };
+    const instance = anInstance();
+    const first = await claimBy(store, rule, 10, {}, instance);
+    expect(dataOf(first)).toEqual(['1', '2']);
+    const [one, two] = first.jobs.map(present);
+    const back = done(present(one), { status: 'pending', set: {}, unstarted: true });
+    expect(await store.jobs.settle([back])).toEqual(['settled']);
+    // After a lost answer.
+    expect(await store.jobs.settle([back])).toEqual(['settled']);
+    const again = await until('the start is granted again', async () => {
+      const answer = await claimBy(store, rule);
+      return answer.jobs.length > 0 && answer;
+    });
+    expect(dataOf(again)).toEqual(['1']);
+    const none = await claimBy(store, rule);
+    expect(none.jobs).toEqual([]);
+    expect(none.heldUp?.get('work')?.getTime()).toBeGreaterThan(none.cluster.now.getTime());
+    // This one did start.
+    await store.jobs.settle([done(present(two), { status: 'pending', set: {} })]);
+    expect((await claimBy(store, rule)).jobs).toEqual([]);
+    const over = done(present(again.jobs[0]), { status: 'cancelled', set: {}, unstarted: true });
+    expect(await store.jobs.settle([over])).toEqual(['settled']);
+    const last = await until('it is granted once more', async () => {
+      const answer = await claimBy(store, rule);
+      return answer.jobs.length > 0 && answer;
+    });
+    expect(last.jobs).toHaveLength(1);
+  }),
+
   fact('offers a key whose last job ends while another one is enqueued', async ({ opened }) => {
     const store = await opened();
     for (let round = 0; round < 15; round += 1) {

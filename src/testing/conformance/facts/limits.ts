@@ -84,6 +84,37 @@ export const permits: Chapter = chapter({ title: 'permits of a limit', needs: ['
     expect(await first.take(3, { inUse: 3 })).toMatchObject({ held: 3, starts: 0, contended: true });
   }),
 
+  fact('tells of each definition by its revision', async ({ opened }) => {
+    const store = await opened();
+    const limits = limitsOf(store);
+    const seen = [await limits.revision()];
+    await define(store, { concurrency: 5 });
+    seen.push(await limits.revision());
+    await limits.define(API, { limits: { concurrency: 6 }, code: null, set: null }, 1);
+    seen.push(await limits.revision());
+    await define(store, { concurrency: 1 }, { kind: 'job', name: 'work' });
+    seen.push(await limits.revision());
+    expect(new Set(seen).size).toBe(seen.length);
+    await new LimitedLife(store).take(1);
+    expect(await limits.revision()).toBe(seen.at(-1));
+    const { scopes } = await limits.read();
+    expect(scopes.reduce((sum, { rev }) => sum + rev, 0)).toBe(seen.at(-1));
+  }),
+
+  fact('says that jobs of a paused or limited name start by a claim only', async ({ opened }) => {
+    const { jobs, limits } = await opened();
+    const scope: ScopeRef = { kind: 'job', name: 'work' };
+    const change = (rules: ScopeLimits, ifRev: number | null) =>
+      present(limits).define(scope, { limits: rules, code: null, set: null }, ifRev);
+    expect(await jobs.isHeldUp('work')).toBe(false);
+    await change({ perKey: {} }, null);
+    expect([await jobs.isHeldUp('work'), await jobs.isHeldUp('other')]).toEqual([true, false]);
+    await change({}, 1);
+    expect(await jobs.isHeldUp('work')).toBe(false);
+    await jobs.pauseName('work');
+    expect([await jobs.isHeldUp('work'), await jobs.isHeldUp('other')]).toEqual([true, false]);
+  }),
+
   fact('grants to others what a life gives back', async ({ opened }) => {
     const store = await opened();
     await define(store, { concurrency: 2 });
