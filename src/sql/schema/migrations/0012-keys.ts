@@ -224,15 +224,16 @@ const gatherFunction = (
         array_agg(unstarted) filter (where unstarted is not null and ${called('gather_keys')}.rule ? 'limit') as unstarted
       from gone group by key
     ), moved as (
-      update ${keys} j set at = greatest(w.at, j.served_at, j.free_at), held = j.held and w.at > t
-      from told w where j.name = of_name and j.key = w.key and w.unstarted is null and (w.frees or j.at < 'infinity')
-        and j.at > greatest(w.at, j.served_at, j.free_at)
-    ), returned as (
-      -- When its rate lets the next start through is found out by the look at the key.
-      update ${keys} j set at = least(j.at, greatest(w.at, j.served_at)), held = j.held and w.at > t, free_at = null,
-        starts = ${table('key_unstarted')}(j.starts, (${called('gather_keys')}.rule ->> 'limit')::integer,
-          (${called('gather_keys')}.rule ->> 'per')::double precision, w.unstarted)
-      from told w where j.name = of_name and j.key = w.key and w.unstarted is not null
+      -- Of a start that did not happen, the look at the key finds out when the rate lets the next one through.
+      update ${keys} j set held = j.held and w.at > t,
+        at = case when w.unstarted is null then greatest(w.at, j.served_at, j.free_at)
+          else least(j.at, greatest(w.at, j.served_at)) end,
+        free_at = case when w.unstarted is null then j.free_at end,
+        starts = case when w.unstarted is null then j.starts
+          else ${table('key_unstarted')}(j.starts, (${called('gather_keys')}.rule ->> 'limit')::integer,
+            (${called('gather_keys')}.rule ->> 'per')::double precision, w.unstarted) end
+      from told w where j.name = of_name and j.key = w.key and (w.unstarted is not null
+        or ((w.frees or j.at < 'infinity') and j.at > greatest(w.at, j.served_at, j.free_at)))
     ), added as (
       insert into ${keys} (name, key, rule, at)
       select of_name, key, by_rule, case when at = '-infinity' then t else at end from told where adds
