@@ -1,6 +1,8 @@
 import type { Emitter } from '../core/emitter.js';
+import { asError } from '../core/errors.js';
 import { deadLetter } from '../core/records/dead-letter.js';
 import { deadLetterId, failedRunId, isLate, toJob, type JobRecord } from '../core/records/job.js';
+import { orderOf } from '../core/records/limit-order.js';
 import { shellArgument } from '../core/text/shell.js';
 import type { Logger } from '../core/logger.js';
 import type { Meter } from '../core/meter.js';
@@ -16,12 +18,13 @@ import type {
   Conclusion,
   WorkRunner,
 } from '../engine/work-runner.js';
-import type { Settlement, Store } from '../store/port.js';
+import type { NewJob, Settlement, Store } from '../store/port.js';
 import { CATCH_UP_LIMIT, isTooLate } from '../time/missed.js';
 import { bare, conclude, withExtra, type Failed } from './conclude.js';
 import type { JobContext, AnyHandler } from './context.js';
 import { validated } from './definition.js';
 import type { JobEvents } from './events.js';
+import { keyOf } from './limit-key.js';
 import { recurrenceOf } from './recurrence.js';
 import type { Registry, Worker } from './registry.js';
 import type { Results } from './results.js';
@@ -210,24 +213,44 @@ export class JobRunner implements WorkRunner<JobRecord, Settlement>, JobCallsHos
     const { registry, store } = this.#options;
     const { job, id, error, finishedAt, history } = failed;
     const limits = { rules: store.payload, maxBytes: store.maxPayloadBytes };
-    const { priority = 0, retryPolicy, timeoutMs } = registry.options(name) ?? {};
+    const { priority = 0, retryPolicy, timeoutMs, expireInMs } = registry.options(name) ?? {};
     const about = { id, name: job.name, data: job.data };
     return {
+    const data = deadLetter(about, error, refusals > 0 ? [] : history, limits);
       id: deadLetterId(job.id, job.leaseToken, job.lockedAt),
       name,
-      data: deadLetter(about, error, refusals > 0 ? [] : history, limits),
+      data,
       status: 'pending',
       priority,
       nextRunAt: finishedAt,
       createdAt: finishedAt,
       wake: 1,
       ...(retryPolicy === undefined ? {} : { retryPolicy }),
+      ...this.#letterKey(name, data, finishedAt),
+      ...(expireInMs === undefined ? {} : { startBy: new Date(finishedAt.getTime() + expireInMs) }),
       ...(timeoutMs === undefined ? {} : { timeoutMs }),
       ...(job.trace === undefined ? {} : { trace: job.trace }),
     };
   }
 
   recorded(record: JobRecord, finished: Finished, conclusion: Conclusion<Settlement>): void {
+  /** A payload without a usable key gets the key '': it must not prevent the failure from being recorded. */
+  #letterKey(name: string, data: unknown, dueAt: Date): Pick<NewJob, 'limitKey' | 'limitOrder'> {
+    const { registry, store, log } = this.#options;
+    const { keyPath } = registry.options(name) ?? {};
+    if (keyPath === undefined) return {};
+    const limitOrder = orderOf(dueAt.getTime(), store.clock.now());
+    try {
+      return { limitKey: keyOf(`dead letter "${name}"`, keyPath, data), limitOrder };
+    } catch (error) {
+      log.warn(
+        { name, err: asError(error) },
+        `dead letter "${name}" gets the key '': its key cannot be found`,
+      );
+      return { limitKey: '', limitOrder };
+    }
+  }
+
     const { events, results, meter } = this.#options;
     const { settlement, retryAt } = conclusion;
     const { outcome, startedAt, finishedAt } = finished;

@@ -248,11 +248,12 @@ function settleStatement({ names: { jobs } }: Sql, shape: Shape, manner: Manner,
 /** Stores the dead letters of the settlements that this statement writes. */
 const lettersStep = (jobs: string, done: string): string => `letters as (
     insert into ${jobs} (id, name, data, status, priority, next_run_at, created_at, updated_at, retry_policy,
-      timeout_ms, trace)
+      timeout_ms, trace, limit_key, limit_order, start_by)
     select l.id, l.name, l.data, 'pending', l.priority, l.next_run_at, l.created_at, l.created_at, l.retry_policy,
-      l.timeout_ms, l.trace
+      l.timeout_ms, l.trace, l.limit_key, l.limit_order, l.start_by
     from given g cross join lateral jsonb_to_record(g.letter) as l(id text, name text, data jsonb, priority smallint,
-      next_run_at timestamptz, created_at timestamptz, retry_policy jsonb, timeout_ms double precision, trace jsonb)
+      next_run_at timestamptz, created_at timestamptz, retry_policy jsonb, timeout_ms double precision, trace jsonb,
+      limit_key text, limit_order text, start_by timestamptz)
     where g.letter is not null and g.at in (${done})
     on conflict do nothing
   )`;
