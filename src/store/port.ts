@@ -137,7 +137,7 @@ export interface NewJob {
   readonly limitKey?: string;
   /**
    * Its place among the jobs of its key under `KeyRule.order`, ASCII text compared by code units; `orderOf` made it.
-   * Only `retry` changes it.
+   * `retry` and whatever moves the due time of a pending job change it; the end of an attempt does not.
    */
   readonly limitOrder?: string;
   /** Given only with `uniqueKey`, and without `claim`. Absent: the live job stays as it is. */
@@ -249,7 +249,7 @@ export interface JobChanges {
   readonly data?: { readonly value: unknown };
   readonly priority?: number;
   readonly nextRunAt?: Date;
-  /** Its place in the order of keys, `limitOrder`, stays. */
+  /** Without `nextRunAt`, its place in the order of keys, `limitOrder`, stays. */
   readonly limitKey?: string;
 }
 
@@ -451,7 +451,8 @@ export interface JobStore<Tx = unknown> extends WorkStore<JobRecord, Settlement,
    */
   remove(id: string): Promise<{ outcome: 'removed' | 'running'; job: JobRecord } | undefined>;
   /**
-   * Moves one job to another time: `pending` → `pending`, due at `at`, with its `startBy`. Wakes instances.
+   * Moves one job to another time: `pending` → `pending`, due at `at`, with its `startBy`. If it has a `limitOrder`, that
+   * becomes `orderOf(at, now)`. Wakes instances.
    * Precondition: still pending.
    * Returns `rescheduled`; `running` or `finished`, unchanged; undefined: no such job. Repeat: the same again.
    */
@@ -460,7 +461,7 @@ export interface JobStore<Tx = unknown> extends WorkStore<JobRecord, Settlement,
     at: Date,
   ): Promise<{ outcome: 'rescheduled' | 'running' | 'finished'; job: JobRecord } | undefined>;
   /**
-   * Changes one job: `pending` → `pending`. A `startBy` moves with the due time. Wakes instances.
+   * Changes one job: `pending` → `pending`. A `startBy` and a `limitOrder` move with the due time. Wakes instances.
    * Precondition: still pending.
    * Returns `updated`; `running` or `finished`, unchanged; undefined: no such job. Repeat: the same again.
    * Absent: `jobs.update` refuses every call.

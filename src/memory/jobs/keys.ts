@@ -179,5 +179,6 @@ function useOf({ key, pending, running, rate }: KeyState, rule: KeyRule, now: Da
     ...(first === undefined ? {} : { dueSince: new Date(first) }),
     ...(freeAt > now.getTime() ? { rateFreeAt: new Date(freeAt) } : {}),
     ...(head === undefined ? {} : { head }),
+    ...(holds === undefined || running.size > 0 ? {} : { headAt: new Date(holds.nextRunAt) }),
   };
 }

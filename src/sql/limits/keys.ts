@@ -4,6 +4,7 @@ import type { Sql } from '../connection/connection.js';
 import { rows } from '../connection/rows.js';
 import { isStorable } from '../connection/values.js';
 import { ms } from '../jobs/record.js';
+import { HOLDS } from '../schema/migrations/0012-keys.js';
 import { JOB_KEY, KEY, KEY_OF_NAME } from '../schema/migrations/0012-triggers.js';
 
 const MOST_DUE = 1_000;
@@ -19,6 +20,8 @@ interface UseRow {
   readonly since: number | null;
   readonly starts: { readonly next: number; readonly starts: readonly (readonly [number, number])[] } | null;
   readonly head: string | null;
+  /** When `head` is due, if it waits. */
+  readonly head_at: number | null;
 }
 
 const WAITING = `status = 'pending' and limit_key is not null`;
@@ -69,14 +72,21 @@ const usesStatement = ({ jobs, table }: Sql['names'], chosen: string): string =>
           and next_run_at <= statement_timestamp() limit ${String(MOST_DUE)}) l limit ${String(MOST_DUE)}) d),
     'since', ${ms(first(jobs, 'c.id'))},
     'starts', (select starts from ${table('job_keys')} k where k.name = $1::text and k.key = ${KEY('c.key')}),
-    'head', coalesce(
-      (select id from ${jobs} where status = 'processing' and limit_key is not null and (${JOB_KEY}) = c.id limit 1),
-      (select id from ${jobs} where ${WAITING} and (${JOB_KEY}) = c.id and limit_order is null
-         and next_run_at <= statement_timestamp() order by limit_order, next_run_at, id limit 1),
-      (select id from ${jobs} where ${WAITING} and (${JOB_KEY}) = c.id and limit_order is not null
-         and ($3::text = 'hold' or next_run_at <= statement_timestamp())
-       order by limit_order, next_run_at, id limit 1)))::text as json
-  from (${chosen}) c order by c.at`;
+    'head', h.id, 'head_at', h.at)::text as json
+  from (${chosen}) c
+  left join lateral (
+    (select id, null::bigint as at from ${jobs}
+     where status = 'processing' and limit_key is not null and (${JOB_KEY}) = c.id limit 1)
+    union all
+    (select id, null from ${jobs} where ${WAITING} and (${JOB_KEY}) = c.id and limit_order is null
+       and next_run_at <= statement_timestamp() order by limit_order, next_run_at, id limit 1)
+    union all
+    (select id, ${ms('next_run_at')} from ${jobs} where ${WAITING} and (${JOB_KEY}) = c.id and ${HOLDS}
+       and ($3::text = 'hold' or next_run_at <= statement_timestamp())
+     order by limit_order, next_run_at, id limit 1)
+    limit 1
+  ) h on true
+  order by c.at`;
 
 export async function keyUses(
   { driver, names }: Sql,
@@ -94,7 +104,7 @@ export async function keyUses(
   return found.map((row) => useOf(row, rule));
 }
 
-function useOf({ key, now, running, due, since, starts, head }: UseRow, rule: KeyRule): KeyUse {
+function useOf({ key, now, running, due, since, starts, head, head_at }: UseRow, rule: KeyRule): KeyUse {
   const state =
     starts === null
       ? NO_STARTS
@@ -108,6 +118,7 @@ function useOf({ key, now, running, due, since, starts, head }: UseRow, rule: Ke
     ...(since === null || since > now ? {} : { dueSince: new Date(since) }),
     ...(freeAt > now ? { rateFreeAt: new Date(freeAt) } : {}),
     ...(rule.order === undefined || head === null ? {} : { head }),
+    ...(rule.order === undefined || head_at === null || head_at <= now ? {} : { headAt: new Date(head_at) }),
   };
 }
 

@@ -15,7 +15,7 @@ interface KeyRow extends KeyDocument {
   readonly count: readonly { readonly due: number }[];
   readonly running: readonly { readonly count: number; readonly first: Key }[];
   /** With an order only. */
-  readonly head?: readonly { readonly _id: Key }[];
+  readonly head?: readonly { readonly _id: Key; readonly nextRunAt: Date }[];
   readonly now: Date;
 }
 
@@ -76,7 +76,9 @@ function useOf({ key, due, count, running, head, rate, now }: KeyRow, rule: KeyR
     rule.rate === undefined
       ? 0
       : grantStarts(rate, rule.rate, { wanted: 0, now: now.getTime(), withinMs: 0 }).freeAt;
-  const next = rule.order === undefined ? undefined : (runs?.first ?? head?.[0]?._id);
+  const [waits] = head ?? [];
+  const next = rule.order === undefined ? undefined : (runs?.first ?? waits?._id);
+  const holds = runs === undefined && waits !== undefined && waits.nextRunAt > now;
   return {
     key,
     running: runs?.count ?? 0,
@@ -84,5 +86,6 @@ function useOf({ key, due, count, running, head, rate, now }: KeyRow, rule: KeyR
     ...(first === undefined ? {} : { dueSince: first.nextRunAt }),
     ...(freeAt > now.getTime() ? { rateFreeAt: new Date(freeAt) } : {}),
     ...(next === undefined ? {} : { head: toText(next) }),
+    ...(holds ? { headAt: waits.nextRunAt } : {}),
   };
 }

@@ -81,7 +81,7 @@ const IN_TIME = `(start_by is null or start_by > clock_timestamp())`;
 const ofKey = `status = 'pending' and limit_key is not null and (${JOB_KEY}) = job_key and ${IN_TIME}`;
 
 /** A successor that waits for its predecessor holds nothing. */
-const HOLDS = `limit_order is not null and next_run_at < '${NEVER.toISOString()}'`;
+export const HOLDS: string = `limit_order is not null and next_run_at < '${NEVER.toISOString()}'`;
 
 /**
  * Locks up to `most` due jobs of a key beside those that were `taken`, the first of them in its order; `more` if further

@@ -27,7 +27,7 @@ const noteFunction = ({ table }: Names): string => {
       return null;
     end if;
     if old.limit_key is not null and (tg_op = 'DELETE' or new.status <> 'pending'
-        or old.limit_key is distinct from new.limit_key) then
+        or (old.limit_key, old.limit_order) is distinct from (new.limit_key, new.limit_order)) then
       insert into ${wakes} values (old.name, ${KEY('old.limit_key')}, '-infinity', false, true);
     end if;
     if tg_op = 'UPDATE' and new.status = 'pending' and new.limit_key is not null then
