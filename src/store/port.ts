@@ -202,7 +202,10 @@ export interface Settlement {
   readonly historyLimit: number;
   /** Appended to `logs`, of which the last 100 stay. */
   readonly logs?: readonly LogLine[];
-  /** Retention 0: delete the job instead of writing to it. */
+  /**
+   * Retention 0: delete the job instead of writing to it. A store that knows of a watcher writes to it all the same, so
+   * that its last state can be read, and leaves it to `sweep`.
+   */
   readonly remove?: boolean;
   /**
    * A job to store if and only if this settlement is written, and in the same write: none → `pending`. It has an id that

@@ -15,7 +15,7 @@ function settleOne(table: Table, settlement: Settlement): SettleAnswer {
   const row = table.rows.get(settlement.lease.id);
   const answer = judge(row, settlement);
   if (answer !== 'settled' || row?.status !== 'processing') return answer;
-  if (settlement.remove === true) table.delete(row);
+  if (settlement.remove === true && table.watchers.size === 0) table.delete(row);
   else write(table, row, settlement);
   const { letter } = settlement;
   if (letter !== undefined && !table.rows.has(letter.id)) table.keep(table.newRow(letter));

@@ -1,4 +1,5 @@
 import { LOG_LIMIT } from '../../core/records/job.js';
+import { keptForWatchers } from '../../store/changes.js';
 import type { SettleAnswer, SettledFields, Settlement } from '../../store/port.js';
 import { limitedRows, settleAround } from '../connection/around-locks.js';
 import { batchOf, type BatchColumn } from '../connection/batch.js';
@@ -292,8 +293,9 @@ async function settleOn(
   return answers;
 }
 
-export async function settle(sql: Sql, settlements: readonly Settlement[]): Promise<readonly SettleAnswer[]> {
-  if (settlements.length === 0) return [];
+export async function settle(sql: Sql, given: readonly Settlement[]): Promise<readonly SettleAnswer[]> {
+  if (given.length === 0) return [];
+  const settlements = sql.notifier.watched ? keptForWatchers(given) : given;
   return run('settle', async () => {
     try {
       // A cached plan for one row is not good for many.
@@ -326,6 +328,7 @@ export async function settleIn(
 ): Promise<SettleAnswer> {
   await requireTransaction(sql, transaction);
   const manner = { skipsLocked: false, alone: false, notifies: sql.notifier.notifiesAtCommit };
-  const [answer] = await settleOn(sql, sql.driver.limited(transaction), [settlement], manner);
+  const settlements = sql.notifier.watched ? keptForWatchers([settlement]) : [settlement];
+  const [answer] = await settleOn(sql, sql.driver.limited(transaction), settlements, manner);
   return answer === 'settled' ? 'settled' : 'lost';
 }
