@@ -51,12 +51,13 @@ export class JobRunner implements WorkRunner<JobRecord, Settlement>, JobCallsHos
   readonly #options: JobRunnerOptions;
   /** Names whose handlers have called `complete` in this process: they are treated as `transactional` from then on. */
   readonly #completing = new Set<string>();
-  readonly #threads = new Threads();
+  readonly #threads: Threads;
 
   #lanes: { readonly revision: number; readonly workers: ReadonlyMap<string, LaneOptions> } | undefined;
 
   constructor(options: JobRunnerOptions) {
     this.#options = options;
+    this.#threads = new Threads(options.log);
   }
 
   /** Jobs that may be started only once are claimed for a free slot, never ahead of one. */
@@ -215,8 +216,8 @@ export class JobRunner implements WorkRunner<JobRecord, Settlement>, JobCallsHos
     const limits = { rules: store.payload, maxBytes: store.maxPayloadBytes };
     const { priority = 0, retryPolicy, timeoutMs, expireInMs } = registry.options(name) ?? {};
     const about = { id, name: job.name, data: job.data };
-    return {
     const data = deadLetter(about, error, refusals > 0 ? [] : history, limits);
+    return {
       id: deadLetterId(job.id, job.leaseToken, job.lockedAt),
       name,
       data,
@@ -225,15 +226,14 @@ export class JobRunner implements WorkRunner<JobRecord, Settlement>, JobCallsHos
       nextRunAt: finishedAt,
       createdAt: finishedAt,
       wake: 1,
-      ...(retryPolicy === undefined ? {} : { retryPolicy }),
       ...this.#letterKey(name, data, finishedAt),
       ...(expireInMs === undefined ? {} : { startBy: new Date(finishedAt.getTime() + expireInMs) }),
+      ...(retryPolicy === undefined ? {} : { retryPolicy }),
       ...(timeoutMs === undefined ? {} : { timeoutMs }),
       ...(job.trace === undefined ? {} : { trace: job.trace }),
     };
   }
 
-  recorded(record: JobRecord, finished: Finished, conclusion: Conclusion<Settlement>): void {
   /** A payload without a usable key gets the key '': it must not prevent the failure from being recorded. */
   #letterKey(name: string, data: unknown, dueAt: Date): Pick<NewJob, 'limitKey' | 'limitOrder'> {
     const { registry, store, log } = this.#options;
@@ -251,6 +251,7 @@ export class JobRunner implements WorkRunner<JobRecord, Settlement>, JobCallsHos
     }
   }
 
+  recorded(record: JobRecord, finished: Finished, conclusion: Conclusion<Settlement>): void {
     const { events, results, meter } = this.#options;
     const { settlement, retryAt } = conclusion;
     const { outcome, startedAt, finishedAt } = finished;
