@@ -118,7 +118,7 @@ export class JobRunner implements WorkRunner<JobRecord, Settlement>, JobCallsHos
     if (worker === undefined || worker.work.batch !== undefined) return { kind: 'released' };
     const instead = this.#insteadOf(job);
     if (instead !== undefined) return { kind: instead };
-    const run = new Run(job, attempt, this);
+    const run = new JobRun(job, attempt, this);
     this.#began(job);
     return run.perform(this.#handlerOf(worker), (data) => validate(worker, data));
   }
@@ -321,7 +321,7 @@ function settledView({ set, status }: Settlement): Partial<JobRecord> {
 }
 
 /** One call of a handler, and what the handler requested through its context. */
-class Run {
+class JobRun {
   readonly #job: JobRecord;
   readonly #attempt: AttemptControl;
   readonly #calls: JobCalls;
