@@ -14,7 +14,7 @@ export interface PayloadRules {
 
 const MEASURE_ABOVE = 1_000_000;
 
-class Walk {
+class PayloadWalk {
   readonly #where: string;
   readonly #rules: PayloadRules;
   readonly #open = new Set<object>();
@@ -133,7 +133,7 @@ export function checkPayload(
   rules: PayloadRules,
   maxBytes: number,
 ): unknown {
-  const walk = new Walk(where, rules);
+  const walk = new PayloadWalk(where, rules);
   const copy = walk.value(value, root, 0);
   const bytes = walk.bytes > MEASURE_ABOVE ? (rules.measure?.(copy) ?? walk.bytes) : walk.bytes;
   if (bytes > maxBytes) {

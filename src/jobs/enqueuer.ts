@@ -161,6 +161,14 @@ export interface EnqueuerOptions<Tx> {
   readonly tracer: () => Tracer | undefined;
 }
 
+/** When a call was made. */
+interface CallTime {
+  /** By the store's clock. */
+  readonly now: number;
+  /** By how much an earlier call of this process is later, since the estimate of the server's time was corrected. */
+  readonly behindMs: number;
+}
+
 /** Stores jobs and schedules. Checks every argument first, then writes once. */
 export class Enqueuer<Tx> {
   readonly #options: EnqueuerOptions<Tx>;
@@ -170,6 +178,7 @@ export class Enqueuer<Tx> {
   /** By transaction of the mill's own: the names of jobs that are counted once it is committed. */
   readonly #uncounted = new WeakMap<object, string[]>();
   readonly #wakes = new WakeMarks();
+  #latest = -Infinity;
 
   constructor(options: EnqueuerOptions<Tx>) {
     this.#options = options;
@@ -195,8 +204,8 @@ export class Enqueuer<Tx> {
     trace: TraceContext | undefined,
   ): Promise<EnqueuedJob> {
     const transaction = transactionOf('enqueue', store, [{ options }]);
-    const now = store.clock.now();
-    const asking = await this.#newJob('enqueue', store, target, data, options, now);
+    const called = this.#called(store);
+    const asking = await this.#newJob('enqueue', store, target, data, options, called);
     const job = trace === undefined ? asking : { ...asking, trace };
     if (transaction !== undefined) {
       const [asked = job] = this.#wakes.mark([job], store.clock);
@@ -204,7 +213,7 @@ export class Enqueuer<Tx> {
         (await store.jobs.insert([asked], transaction))[0] as Inserted;
       return this.#accepted(store, await this.#timely(store, await insert(), insert), transaction);
     }
-    const insert = (): Promise<Inserted> => this.#insert(store, job, now);
+    const insert = (): Promise<Inserted> => this.#insert(store, job, called.now);
     const inserted = this.#accepted(store, await this.#timely(store, await insert(), insert));
     return (await this.#options.stored([inserted]))?.[0] ?? inserted;
   }
@@ -306,10 +315,10 @@ export class Enqueuer<Tx> {
   ): Promise<EnqueuedJob[]> {
     const where = 'enqueueMany';
     const transaction = transactionOf(where, store, items);
-    const now = store.clock.now();
+    const called = this.#called(store);
     const jobs: NewJob[] = [];
     for (const [index, { target, data, options }] of items.entries()) {
-      const job = await this.#newJob(`${where}[${String(index)}]`, store, target, data, options, now);
+      const job = await this.#newJob(`${where}[${String(index)}]`, store, target, data, options, called);
       jobs.push(trace === undefined ? job : { ...job, trace });
     }
     if (jobs.length === 0) return [];
@@ -329,14 +338,22 @@ export class Enqueuer<Tx> {
     return [...((await this.#options.stored(inserted)) ?? inserted)];
   }
 
+  /** Calls of this process have their places in their own order, also if the estimate of the server's time goes back. */
+  #called(store: Store<Tx>): CallTime {
+    const now = store.clock.now();
+    this.#latest = Math.max(this.#latest, now);
+    return { now, behindMs: this.#latest - now };
+  }
+
   async #newJob(
     where: string,
     store: Store<Tx>,
     target: Target,
     data: unknown,
     options: EnqueueOptions<Tx>,
-    now: number,
+    called: CallTime,
   ): Promise<NewJob & { readonly id: string }> {
+    const { now } = called;
     const { name, schema } = this.#resolve(where, target);
     checkKeys(where, options, ENQUEUE_KEYS);
     const payload = await payloadOf(where, store, schema, data);
@@ -358,7 +375,7 @@ export class Enqueuer<Tx> {
       ...(options.uniqueKey === undefined
         ? {}
         : { uniqueKey: checkName(where, 'uniqueKey', options.uniqueKey) }),
-      ...this.#key(where, name, payload, { ...options, dueAt: due.nextRunAt.getTime(), now }),
+      ...this.#key(where, name, payload, { ...options, dueAt: due.nextRunAt.getTime(), called }),
       ...this.#limits(where, name, options),
     };
   }
@@ -368,7 +385,10 @@ export class Enqueuer<Tx> {
     where: string,
     name: string,
     data: unknown,
-    given: Pick<EnqueueOptions, 'key' | 'priority'> & { readonly dueAt: number; readonly now: number },
+    given: Pick<EnqueueOptions, 'key' | 'priority' | 'runAt'> & {
+      readonly dueAt: number;
+      readonly called: CallTime;
+    },
   ): Pick<NewJob, 'limitKey' | 'limitOrder'> {
     const { keyPath, limits } = this.#registry.options(name) ?? {};
     if (limits?.perKey?.order !== undefined && given.priority !== undefined)
@@ -378,7 +398,9 @@ export class Enqueuer<Tx> {
     if (given.key === undefined && keyPath === undefined) return {};
     const limitKey =
       given.key === undefined ? keyOf(where, keyPath ?? '', data) : keyText(`${where}: key`, given.key);
-    return { limitKey, limitOrder: orderOf(given.dueAt, given.now) };
+    const { dueAt, runAt, called } = given;
+    const { now, behindMs } = called;
+    return { limitKey, limitOrder: orderOf(runAt === undefined ? dueAt + behindMs : dueAt, now + behindMs) };
   }
 
   /** Runs of schedules have a key, but no place in its order. */

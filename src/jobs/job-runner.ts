@@ -1,6 +1,8 @@
 import type { Emitter } from '../core/emitter.js';
+import { asError } from '../core/errors.js';
 import { deadLetter } from '../core/records/dead-letter.js';
 import { deadLetterId, failedRunId, isLate, toJob, type JobRecord } from '../core/records/job.js';
+import { orderOf } from '../core/records/limit-order.js';
 import { shellArgument } from '../core/text/shell.js';
 import type { Logger } from '../core/logger.js';
 import type { Meter } from '../core/meter.js';
@@ -16,12 +18,13 @@ import type {
   Conclusion,
   WorkRunner,
 } from '../engine/work-runner.js';
-import type { Settlement, Store } from '../store/port.js';
+import type { NewJob, Settlement, Store } from '../store/port.js';
 import { CATCH_UP_LIMIT, isTooLate } from '../time/missed.js';
 import { bare, conclude, withExtra, type Failed } from './conclude.js';
 import type { JobContext, AnyHandler } from './context.js';
 import { validated } from './definition.js';
 import type { JobEvents } from './events.js';
+import { keyOf } from './limit-key.js';
 import { recurrenceOf } from './recurrence.js';
 import type { Registry, Worker } from './registry.js';
 import type { Results } from './results.js';
@@ -48,12 +51,13 @@ export class JobRunner implements WorkRunner<JobRecord, Settlement>, JobCallsHos
   readonly #options: JobRunnerOptions;
   /** Names whose handlers have called `complete` in this process: they are treated as `transactional` from then on. */
   readonly #completing = new Set<string>();
-  readonly #threads = new Threads();
+  readonly #threads: Threads;
 
   #lanes: { readonly revision: number; readonly workers: ReadonlyMap<string, LaneOptions> } | undefined;
 
   constructor(options: JobRunnerOptions) {
     this.#options = options;
+    this.#threads = new Threads(options.log);
   }
 
   /** Jobs that may be started only once are claimed for a free slot, never ahead of one. */
@@ -114,7 +118,7 @@ export class JobRunner implements WorkRunner<JobRecord, Settlement>, JobCallsHos
     if (worker === undefined || worker.work.batch !== undefined) return { kind: 'released' };
     const instead = this.#insteadOf(job);
     if (instead !== undefined) return { kind: instead };
-    const run = new Run(job, attempt, this);
+    const run = new JobRun(job, attempt, this);
     this.#began(job);
     return run.perform(this.#handlerOf(worker), (data) => validate(worker, data));
   }
@@ -211,21 +215,41 @@ export class JobRunner implements WorkRunner<JobRecord, Settlement>, JobCallsHos
     const { registry, store } = this.#options;
     const { job, id, error, finishedAt, history } = failed;
     const limits = { rules: store.payload, maxBytes: store.maxPayloadBytes };
-    const { priority = 0, retryPolicy, timeoutMs } = registry.options(name) ?? {};
+    const { priority = 0, retryPolicy, timeoutMs, expireInMs } = registry.options(name) ?? {};
     const about = { id, name: job.name, data: job.data };
+    const data = deadLetter(about, error, refusals > 0 ? [] : history, limits);
     return {
       id: deadLetterId(job.id, job.leaseToken, job.lockedAt),
       name,
-      data: deadLetter(about, error, refusals > 0 ? [] : history, limits),
+      data,
       status: 'pending',
       priority,
       nextRunAt: finishedAt,
       createdAt: finishedAt,
       wake: 1,
+      ...this.#letterKey(name, data, finishedAt),
+      ...(expireInMs === undefined ? {} : { startBy: new Date(finishedAt.getTime() + expireInMs) }),
       ...(retryPolicy === undefined ? {} : { retryPolicy }),
       ...(timeoutMs === undefined ? {} : { timeoutMs }),
       ...(job.trace === undefined ? {} : { trace: job.trace }),
     };
+  }
+
+  /** A payload without a usable key gets the key '': it must not prevent the failure from being recorded. */
+  #letterKey(name: string, data: unknown, dueAt: Date): Pick<NewJob, 'limitKey' | 'limitOrder'> {
+    const { registry, store, log } = this.#options;
+    const { keyPath } = registry.options(name) ?? {};
+    if (keyPath === undefined) return {};
+    const limitOrder = orderOf(dueAt.getTime(), store.clock.now());
+    try {
+      return { limitKey: keyOf(`dead letter "${name}"`, keyPath, data), limitOrder };
+    } catch (error) {
+      log.warn(
+        { name, err: asError(error) },
+        `dead letter "${name}" gets the key '': its key cannot be found`,
+      );
+      return { limitKey: '', limitOrder };
+    }
   }
 
   recorded(record: JobRecord, finished: Finished, conclusion: Conclusion<Settlement>): void {
@@ -298,7 +322,7 @@ function settledView({ set, status }: Settlement): Partial<JobRecord> {
 }
 
 /** One call of a handler, and what the handler requested through its context. */
-class Run {
+class JobRun {
   readonly #job: JobRecord;
   readonly #attempt: AttemptControl;
   readonly #calls: JobCalls;

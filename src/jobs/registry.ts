@@ -73,13 +73,16 @@ export class Registry {
   });
 
   /**
-   * The rule stored on the job, else that of the name here, else that of the instance that ran it, else the default.
+   * The rule stored on the job, else that of the handler here, else that of the instance that ran it (null if that has
+   * the default), else that of a definition without a handler, else the default.
    */
   retryRule(name: string, own: unknown, foreign: unknown): RetryRule {
     if (typeof own === 'object' && own !== null) return this.#ruleOf(own);
-    const defined = this.#definitions.get(name);
-    if (defined !== undefined) return defined.retry;
-    return typeof foreign === 'object' && foreign !== null ? this.#ruleOf(foreign) : retryRule('default');
+    const worker = this.#workers.get(name);
+    if (worker !== undefined) return worker.compiled.retry;
+    if (typeof foreign === 'object' && foreign !== null) return this.#ruleOf(foreign);
+    const defined = foreign === undefined ? this.#definitions.get(name)?.retry : undefined;
+    return defined ?? retryRule('default');
   }
 
   /** Returns the rule under which another instance ran a job; undefined if it is not known to have run the name. */
@@ -108,13 +111,16 @@ export class Registry {
     return rule;
   }
 
-  /** The name of the dead letters of a job: by its definition here, else by that of the instance that ran it. */
+  /**
+   * The name of the dead letters of a job: by its handler here, else by the instance that ran it, else by a definition
+   * without a handler.
+   */
   deadLetter(name: string, policies: Readonly<Record<string, unknown>>): string | undefined {
-    const defined = this.#definitions.get(name);
-    if (defined !== undefined) return defined.deadLetter;
+    const worker = this.#workers.get(name);
+    if (worker !== undefined) return worker.compiled.deadLetter;
     const published = Object(policies[DEAD_LETTERS]) as Readonly<Record<string, unknown>>;
     const letter = Object.hasOwn(published, name) ? published[name] : undefined;
-    return typeof letter === 'string' ? letter : undefined;
+    return typeof letter === 'string' ? letter : this.#definitions.get(name)?.deadLetter;
   }
 
   /**

@@ -86,7 +86,7 @@ async function keyReasons(
       ending(
         'order',
         `It waits for its turn in the order of ${key}: job ${use.head} comes first`,
-        undefined,
+        use.headAt,
         now,
       ),
     );

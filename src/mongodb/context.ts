@@ -24,6 +24,8 @@ export interface Mongo {
   /** Messages to idle instances; absent if the server has no such collection (cluster/messages.ts). */
   readonly wakes?: Collection<WakeDocument>;
   readonly silent: SilentWriters;
+  /** The change streams that watchers of jobs in this process have open. */
+  readonly watching: Set<object>;
   /** The options that every collection is opened with. */
   readonly options: CollectionOptions;
   readonly clock: ServerClock;

@@ -313,6 +313,7 @@ export class MongodbStore implements Store<ClientSession> {
       transactions,
       ...(sends ? { wakes: db.collection<WakeDocument>(wakes, options) } : {}),
       silent: new SilentWriters(),
+      watching: new Set(),
     };
   }
 

@@ -28,7 +28,7 @@ import type {
   WatchHandlers,
 } from '../store/port.js';
 import type { ClusterPorts } from './cluster/ports.js';
-import { Connection, type Opened, type Sql } from './connection/connection.js';
+import { SqlConnection, type Opened, type Sql } from './connection/connection.js';
 import { sqlDocuments } from './documents/store.js';
 import type { SqlTransaction } from './connection/driver.js';
 import { run } from './connection/errors.js';
@@ -103,7 +103,7 @@ export class SqlStore implements Store<SqlTransaction> {
   readonly audit: AuditStore;
   readonly reactive: ReactiveStore<SqlTransaction> & Partitioned;
   readonly #names: Names;
-  readonly #connection: Connection;
+  readonly #connection: SqlConnection;
   readonly #parts = new Parts();
   readonly #cluster: Lazy<ClusterPorts>;
   readonly #reactive: Lazy<OpenReactive>;
@@ -125,7 +125,7 @@ export class SqlStore implements Store<SqlTransaction> {
     this.kind = kind;
     this.maxPayloadBytes = checkInteger(where, 'maxPayloadBytes', maxPayloadBytes, 1, LARGEST_BYTES);
     this.#names = namesIn(checkSchema(where, schema));
-    this.#connection = new Connection({ names: this.#names, migrate, notify, open });
+    this.#connection = new SqlConnection({ names: this.#names, migrate, notify, open });
     this.clock = this.#connection.clock;
     const sql = (): Sql => this.#connection.sql;
     const outbox = checkInteger(where, 'outboxLimit', outboxLimit, 100, Number.MAX_SAFE_INTEGER);

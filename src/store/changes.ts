@@ -15,6 +15,14 @@ export interface ChangeHandlers {
   readonly broken: (error: unknown) => void;
 }
 
+/**
+ * For a store that knows of a watcher: jobs that would be deleted at their end stay until the next sweep, so that the
+ * watcher can read their last state.
+ */
+export const keptForWatchers = <S extends { readonly remove?: boolean }>(
+  settlements: readonly S[],
+): readonly S[] => settlements.map(({ remove, ...kept }) => kept as S);
+
 /** How a store tells that jobs change. It shortens waits: whoever watches also reads now and then. */
 export interface ChangeStore {
   /**

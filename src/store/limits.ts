@@ -186,6 +186,8 @@ export interface KeyUse {
   readonly rateFreeAt?: Date;
   /** The id of the job that is next by `order`, or that holds the key; absent without `order`, which tasks have not. */
   readonly head?: string;
+  /** When `head` is due, if it waits for that. */
+  readonly headAt?: Date;
 }
 
 /** Limits of the whole cluster. */

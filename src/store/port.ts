@@ -140,7 +140,7 @@ export interface NewJob {
   readonly limitKey?: string;
   /**
    * Its place among the jobs of its key under `KeyRule.order`, ASCII text compared by code units; `orderOf` made it.
-   * Only `retry` changes it.
+   * `retry` and whatever moves the due time of a pending job change it; the end of an attempt does not.
    */
   readonly limitOrder?: string;
   /** Given only with `uniqueKey`, and without `claim`. Absent: the live job stays as it is. */
@@ -205,7 +205,10 @@ export interface Settlement {
   readonly historyLimit: number;
   /** Appended to `logs`, of which the last 100 stay. */
   readonly logs?: readonly LogLine[];
-  /** Retention 0: delete the job instead of writing to it. */
+  /**
+   * Retention 0: delete the job instead of writing to it. A store that knows of a watcher writes to it all the same, so
+   * that its last state can be read, and leaves it to `sweep`.
+   */
   readonly remove?: boolean;
   /**
    * The handler was not called. If the claim counted a start of the job's key (`KeyRule.rate`), it counts no more: by
@@ -257,7 +260,7 @@ export interface JobChanges {
   readonly data?: { readonly value: unknown };
   readonly priority?: number;
   readonly nextRunAt?: Date;
-  /** Its place in the order of keys, `limitOrder`, stays. */
+  /** Without `nextRunAt`, its place in the order of keys, `limitOrder`, stays. */
   readonly limitKey?: string;
 }
 
@@ -459,7 +462,8 @@ export interface JobStore<Tx = unknown> extends WorkStore<JobRecord, Settlement,
    */
   remove(id: string): Promise<{ outcome: 'removed' | 'running'; job: JobRecord } | undefined>;
   /**
-   * Moves one job to another time: `pending` → `pending`, due at `at`, with its `startBy`. Wakes instances.
+   * Moves one job to another time: `pending` → `pending`, due at `at`, with its `startBy`. If it has a `limitOrder`, that
+   * becomes `orderOf(at, now)`. Wakes instances.
    * Precondition: still pending.
    * Returns `rescheduled`; `running` or `finished`, unchanged; undefined: no such job. Repeat: the same again.
    */
@@ -468,7 +472,7 @@ export interface JobStore<Tx = unknown> extends WorkStore<JobRecord, Settlement,
     at: Date,
   ): Promise<{ outcome: 'rescheduled' | 'running' | 'finished'; job: JobRecord } | undefined>;
   /**
-   * Changes one job: `pending` → `pending`. A `startBy` moves with the due time. Wakes instances.
+   * Changes one job: `pending` → `pending`. A `startBy` and a `limitOrder` move with the due time. Wakes instances.
    * Precondition: still pending.
    * Returns `updated`; `running` or `finished`, unchanged; undefined: no such job. Repeat: the same again.
    * Absent: `jobs.update` refuses every call.

@@ -351,6 +351,46 @@ describe.each([
     expect((await run(['forget', 'left', '--yes'])).code).toBe(3);
   });
 
+  it('says what to check if a store has never been used, and not once it has a job', async () => {
+    const [, url = ''] = target.flags;
+    const flags =
+      target.name === 'MongoDB'
+        ? ['--store', freshUri()]
+        : ['--store', url, '--schema', `unused_${randomBytes(4).toString('hex')}`];
+    const [, place = '', , schema] = flags;
+    const other = new Tidemill({
+      store: await openStore(place, schema === undefined ? {} : { schema }),
+      logger: false,
+    });
+    const hint = /has no jobs at all.*check the database in the URL/u;
+    expect(await other.jobs.count()).toBe(0);
+    expect((await tidemill(['ls', ...flags])).err).toMatch(hint);
+    await other.enqueue('mail', {}, { delay: '1h' });
+    const filtered = await tidemill(['ls', '--status', 'failed', ...flags]);
+    expect(filtered.err).toContain('No jobs.');
+    expect(filtered.err).not.toMatch(hint);
+    await other.stop();
+  });
+
+  it('shows the log of a job with the fields of each line', async () => {
+    const [, url = '', , schema] = target.flags;
+    const worker = new Tidemill({
+      store: await openStore(url, schema === undefined ? {} : { schema }),
+      logger: false,
+    });
+    worker.job('logs', ({ log }) => {
+      log('sent', { to: 'ada@example.com', tries: [1, 2] });
+      log('done');
+    });
+    await worker.start();
+    const { id } = await worker.enqueue('logs', {});
+    await worker.jobs.result(id);
+    await worker.stop();
+    const { out } = await run(['show', id]);
+    expect(out).toMatch(/^ *\d{4}-\S+Z {2}sent {2}\{"to":"ada@example\.com","tries":\[1,2\]\}$/mu);
+    expect(out).toMatch(/^ *\d{4}-\S+Z {2}done$/mu);
+  });
+
   it('creates nothing in a store that it only reads', async () => {
     const [, url = ''] = target.flags;
     const empty =

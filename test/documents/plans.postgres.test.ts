@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, it } from 'vitest';
 import { lockStatement, lookStatement } from '../../src/sql/documents/lock.js';
-import type { Parameters } from '../../src/sql/documents/parameters.js';
+import type { DocumentParameters } from '../../src/sql/documents/parameters.js';
 import { readTable, type DocumentTable } from '../../src/sql/documents/table.js';
 import { writeStatement } from '../../src/sql/documents/write.js';
 import { freshPostgres, rawPool } from '../support/stores.js';
@@ -28,7 +28,7 @@ async function cost({
   args,
 }: {
   text: string;
-  args: Parameters;
+  args: DocumentParameters;
 }): Promise<{ nodes: string[]; pages: number }> {
   const { rows } = await pool.query<{ 'QUERY PLAN': [{ Plan: PlanNode }] }>(
     `explain (analyze, buffers, format json) ${text}`,

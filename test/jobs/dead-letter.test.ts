@@ -96,31 +96,73 @@ eachStore('dead letters', ({ open }) => {
     expect(items.map(({ data }) => (data as DeadLetter).job)).toEqual([{ id, name: 'gone', data: { n: 1 } }]);
   });
 
-  it('makes one for the last attempt of a process that died, by what it published', async () => {
+  it('gives it the key, the place in order and the time limit of its own definition', async () => {
     const store = open();
-    const holder = {};
-    await store.acquire(holder);
-    const policies = { charge: { maxAttempts: 1 }, '': { charge: 'charge-dead' } };
-    const dead = aRegistration({ policies, names: ['charge'], leaseMs: 1 });
-    await store.instances.register(dead);
-    await store.jobs.insert([aJob({ name: 'charge', data: { amount: 7 } })]);
-    const [job] = (await store.jobs.claim(aClaim(dead, { names: ['charge'] }))).jobs;
-    await store.jobs.begin({
-      key: job?.key,
-      id: job?.id ?? '',
-      token: job?.leaseToken ?? null,
-      lockedAt: null,
+    const mill = aMill(store);
+    const key = 'job.data.customer';
+    const dead = defineJob<DeadLetter>('charge-dead', {
+      limits: { perKey: { key, order: 'fifo' } },
+      expireIn: '1h',
     });
-    const mill = aMill(store, { leaseDuration: '1s' });
+    mill.work(dead, () => undefined);
+    mill.job('charge', { deadLetter: 'charge-dead', retryPolicy: once }, fails());
+    await mill.jobs.pause('charge-dead');
     await mill.start();
+    await mill.enqueue('charge', { customer: 'acme' });
     const letter = await until('there is a letter', async () => {
       return (await mill.jobs.find({ name: 'charge-dead' })).items[0];
     });
-    expect((letter.data as DeadLetter).job).toEqual({ id: job?.id, name: 'charge', data: { amount: 7 } });
-    expect((letter.data as DeadLetter).error.message).toMatch(/died or lost its lease/u);
-    expect((await mill.jobs.get(job?.id ?? ''))?.status).toBe('failed');
-    await store.release(holder);
+    expect(letter.limitKey).toBe('acme');
+    expect((await store.jobs.get(letter.id))?.limitOrder).toEqual(expect.any(String));
+    expect(letter.startBy).toEqual(new Date(letter.runAt.getTime() + 3_600_000));
+    await mill.jobs.resume('charge-dead');
+    await until('it has run', async () => (await mill.jobs.get(letter.id))?.status === 'completed');
   });
+
+  it("has the key '' if its payload has none that is valid", async () => {
+    const mill = aMill(open());
+    const key = (): never => {
+      throw new Error('no customer');
+    };
+    mill.job<DeadLetter>('charge-dead', { limits: { perKey: { key, concurrency: 1 } } }, () => undefined);
+    mill.job('charge', { deadLetter: 'charge-dead', retryPolicy: once }, fails());
+    await mill.start();
+    await mill.enqueue('charge', {});
+    const letter = await until('the letter has run', async () => {
+      return (await mill.jobs.find({ name: 'charge-dead', status: 'completed' })).items[0];
+    });
+    expect(letter.limitKey).toBe('');
+  });
+
+  it.each(['nothing', 'a definition without a dead letter'])(
+    'makes one for the last attempt of a process that died, by what it published; here is %s of the name',
+    async (here) => {
+      const store = open();
+      const holder = {};
+      await store.acquire(holder);
+      const policies = { charge: { maxAttempts: 1 }, '': { charge: 'charge-dead' } };
+      const dead = aRegistration({ policies, names: ['charge'], leaseMs: 1 });
+      await store.instances.register(dead);
+      await store.jobs.insert([aJob({ name: 'charge', data: { amount: 7 } })]);
+      const [job] = (await store.jobs.claim(aClaim(dead, { names: ['charge'] }))).jobs;
+      await store.jobs.begin({
+        key: job?.key,
+        id: job?.id ?? '',
+        token: job?.leaseToken ?? null,
+        lockedAt: null,
+      });
+      const mill = aMill(store, { leaseDuration: '1s' });
+      if (here !== 'nothing') await mill.enqueue(defineJob('charge'), {}, { delay: '1h' });
+      await mill.start();
+      const letter = await until('there is a letter', async () => {
+        return (await mill.jobs.find({ name: 'charge-dead' })).items[0];
+      });
+      expect((letter.data as DeadLetter).job).toEqual({ id: job?.id, name: 'charge', data: { amount: 7 } });
+      expect((letter.data as DeadLetter).error.message).toMatch(/died or lost its lease/u);
+      expect((await mill.jobs.get(job?.id ?? ''))?.status).toBe('failed');
+      await store.release(holder);
+    },
+  );
 });
 
 it('refuses a dead letter of its own name, and a name that is none', () => {

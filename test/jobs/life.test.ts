@@ -4,11 +4,12 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, inject, it, vi } from 'vitest';
 import { StoppingError, Tidemill } from '../../src/index.js';
 import { memory } from '../../src/memory/index.js';
 import { virtualClock } from '../../src/testing/index.js';
 import { aMill, gate } from '../support/mills.js';
+import { freshSchema, freshUri } from '../support/stores.js';
 
 describe('mill.start', () => {
   it('a mill that was not started enqueues, but runs nothing', async () => {
@@ -346,6 +347,26 @@ describe('a process that uses the library', () => {
     expect(output).toContain('result 5');
     expect(output).toContain('STOPPED');
     expect(output).toContain('stopped');
+    expect(code).toBe(0);
+  });
+
+  it.each([
+    ['mongodb', () => `mongodb({ uri: ${JSON.stringify(freshUri())} })`],
+    [
+      'postgres',
+      () => `postgres({ url: ${JSON.stringify(inject('postgresStoreUrl'))}, schema: '${freshSchema()}' })`,
+    ],
+  ] as const)('a process that enqueues after stop() exits by itself (%s)', async (kind, store) => {
+    const { code, output } = await run(`
+      import { ${kind} } from '${source(`${kind}/index.ts`)}';
+      const mill = new Tidemill({ store: ${store()}, logger: false });
+      mill.job('a', () => 5);
+      await mill.start();
+      console.log('result', await mill.jobs.result((await mill.enqueue('a', {})).id));
+      await mill.stop();
+      console.log((await mill.enqueue('a', {})).outcome, await mill.jobs.count({ status: 'pending' }));
+    `);
+    expect(output.trim().split('\n')).toEqual(['result 5', 'created 1']);
     expect(code).toBe(0);
   });
 

@@ -1,4 +1,4 @@
-import { expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import type { JobOptions, Tidemill } from '../../src/index.js';
 import type { Store } from '../../src/store/port.js';
 import { once } from '../../src/testing/conformance/fixtures.js';
@@ -10,6 +10,8 @@ const inOrder = (whileRetrying?: 'hold' | 'pass') => ({
 });
 const oneRetry = { type: 'fixed', interval: 50, maxAttempts: 2 } as const;
 const lateRetry = { type: 'fixed', interval: '1h', maxAttempts: 2 } as const;
+
+const inAMonth = (): Date => new Date(Date.now() + 30 * 86_400_000);
 
 type Handler = (job: { data: { n: number }; attempt: number }) => unknown;
 
@@ -132,5 +134,100 @@ eachLimitedStore('order of the jobs of a key', ({ open }) => {
     first.open();
     await until('the third one has run', () => ran.length === 2);
     expect(ran).toEqual([1, 3]);
+  });
+
+  describe.each([
+    ['jobs.reschedule', (mill: Tidemill, id: string) => mill.jobs.reschedule(id, '30d')],
+    ['jobs.update', (mill: Tidemill, id: string) => mill.jobs.update(id, { runAt: inAMonth() })],
+    [
+      'onExisting reschedule',
+      (mill: Tidemill) => {
+        const options = { uniqueKey: 'first', onExisting: 'reschedule', runAt: inAMonth() } as const;
+        return mill.enqueue('work', { key: 'a', n: 1 }, options);
+      },
+    ],
+  ] as const)('%s', (_call, move) => {
+    it('moves a job behind those that are due earlier, and it holds its key no more', async () => {
+      const ran: number[] = [];
+      const { mill, enqueue } = await two(
+        { limits: inOrder(), retryPolicy: lateRetry },
+        ({ data: { n } }) => {
+          ran.push(n);
+          if (n === 1) throw new Error('later');
+        },
+      );
+      const first = await enqueue(1, { uniqueKey: 'first' });
+      await until('it waits for its retry', async () => (await mill.jobs.get(first))?.failCount === 1);
+      const second = await enqueue(2);
+      const [why] = await mill.why({ kind: 'jobs', id: second });
+      expect(why?.code).toBe('order');
+      expect(why?.until).toEqual((await mill.jobs.get(first))?.runAt);
+      await move(mill, first);
+      await until('the second one has run', () => ran.length === 2);
+      await mill.jobs.result(await enqueue(3));
+      expect(ran).toEqual([1, 2, 3]);
+      expect((await mill.jobs.get(first))?.runAt.getTime()).toBeGreaterThan(Date.now() + 2e9);
+    });
+  });
+
+  it('moves a job before those that are due later', async () => {
+    const ran: number[] = [];
+    const { mill, enqueue } = await two({ limits: inOrder() }, ({ data: { n } }) => ran.push(n));
+    await mill.jobs.pause('work');
+    const [first, second] = [await enqueue(1, { delay: '1h' }), await enqueue(2, { delay: '2h' })];
+    await mill.jobs.reschedule(first, new Date(2_000));
+    await mill.jobs.update(second, { runAt: new Date(1_000) });
+    await mill.jobs.resume('work');
+    await until('both have run', () => ran.length === 2);
+    expect(ran).toEqual([2, 1]);
+  });
+
+  it('gives a debounced job the place of its due time', async () => {
+    const store = open();
+    const mill = aMill(store);
+    mill.job('work', { limits: inOrder() }, () => undefined);
+    const first = await mill.enqueue(
+      'work',
+      { key: 'a' },
+      { uniqueKey: 'u', debounce: { wait: '1h', maxWait: '90m' } },
+    );
+    const placed = async (): Promise<[Date | undefined, number]> => {
+      const job = await store.jobs.get(first.id);
+      return [job?.nextRunAt, Number(job?.limitOrder?.split('-')[0])];
+    };
+    const [dueAt, place] = await placed();
+    expect(place).toBe(dueAt?.getTime());
+    await mill.enqueue('work', { key: 'a' }, { uniqueKey: 'u', debounce: { wait: '2h', maxWait: '2h' } });
+    const [movedTo, moved] = await placed();
+    expect(moved).toBe(movedTo?.getTime());
+    expect(moved).toBeGreaterThan(place);
+    vi.spyOn(store.clock, 'now').mockReturnValueOnce(first.createdAt.getTime() + 600_000);
+    const newest = { uniqueKey: 'u', debounce: { wait: '1h', maxWait: '1h' } } as const;
+    await mill.enqueue('work', { key: 'a' }, newest);
+    const [capped, earlier] = await placed();
+    expect(capped).toEqual(new Date(first.createdAt.getTime() + 3_600_000));
+    expect(earlier).toBe(capped?.getTime());
+  });
+
+  it('orders jobs by enqueue although the clock goes back', async () => {
+    const store = open();
+    const mill = aMill(store);
+    mill.job('work', { limits: inOrder() }, () => undefined);
+    await mill.enqueue('work', { key: 'b' });
+    const now = store.clock.now();
+    const clock = vi.spyOn(store.clock, 'now');
+    const orders: (string | undefined)[] = [];
+    for (const [at, options] of [
+      [now + 20, {}],
+      [now, {}],
+      [now + 10, { delay: 0 }],
+    ] as const) {
+      clock.mockReturnValueOnce(at);
+      const { id } = await mill.enqueue('work', { key: 'a' }, options);
+      const job = await store.jobs.get(id);
+      expect(job?.createdAt.getTime()).toBe(at);
+      orders.push(job?.limitOrder);
+    }
+    expect(orders.toSorted()).toEqual(orders);
   });
 });

@@ -1,8 +1,11 @@
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { ObjectId } from 'mongodb';
 import { expect, it } from 'vitest';
 import { defineJob, type Job, type Tidemill } from '../../src/index.js';
 import { memory } from '../../src/memory/index.js';
 import { aMill, until } from '../support/mills.js';
-import { eachStore } from '../support/stores.js';
+import { eachStore, freshMongodb } from '../support/stores.js';
 
 const thread = new URL('./thread-modules/handler.mjs', import.meta.url);
 const retryPolicy = { type: 'fixed', interval: '1h', maxAttempts: 3 } as const;
@@ -57,12 +60,72 @@ it('defers a job from a thread without using an attempt', async () => {
 
 it.each([
   ['complete', 'complete({ transaction }) does not work in a thread'],
-  ['function', 'could not be cloned'],
-  ['exit', 'exit'],
+  ['function', 'result.deep[0] is a function, which cannot cross between threads unchanged'],
+  ['class', 'result.ids[0] is an instance of ObjectId, which cannot cross between threads unchanged'],
+  ['progressClass', 'progress.at is an instance of Decimal128'],
+  ['logClass', 'log fields.at is an instance of Long'],
+  ['exit', 'job "resize": its thread died: worker exited with code: 3'],
+  ['throw', 'job "resize": its thread died: thrown where nobody catches it'],
 ])('fails a job whose handler does what cannot cross (%s), and says why', async (what, reason) => {
   const job = await runIn(aMill(memory()), what, isBack);
   expect(job.failCount).toBe(1);
   expect(job.failReason).toContain(reason);
+});
+
+it('fails a job whose payload cannot enter a thread, and names the path', async () => {
+  const mill = aMill(freshMongodb());
+  mill.work(resize, { thread });
+  await mill.start();
+  const payload = { do: 'tell', deep: { owner: new ObjectId() } };
+  const { id } = await mill.enqueue(resize, payload);
+  await until('it has failed', async () => (await mill.jobs.get(id))?.failCount === 1);
+  expect((await mill.jobs.get(id))?.failReason).toBe(
+    'data.deep.owner is an instance of ObjectId, which cannot cross between threads unchanged; use a string or a plain object.',
+  );
+});
+
+it('passes dates, bytes, lists and plain objects between threads', async () => {
+  const job = await runIn(aMill(memory()), 'keep', isOver);
+  expect(job.result).toEqual({ at: new Date(0), bytes: 2, list: [null, { a: 1 }] });
+});
+
+it('goes on with the other jobs of a name when a thread of it dies', async () => {
+  const mill = aMill(memory());
+  mill.work(resize, { thread, concurrency: 2 });
+  await mill.start();
+  const heeding = await mill.enqueue(resize, { do: 'heed' });
+  await until('it runs', async () => (await mill.jobs.get(heeding.id))?.progress === 'began');
+  const dying = await mill.enqueue(resize, { do: 'exit' });
+  await until('it has failed', async () => (await mill.jobs.get(dying.id))?.failCount === 1);
+  const after = await mill.enqueue(resize, { do: 'tell' });
+  await until('the next one ran', async () => (await mill.jobs.get(after.id))?.status === 'completed');
+  expect(await mill.jobs.get(heeding.id)).toMatchObject({ status: 'processing', progress: 'began' });
+});
+
+it('survives a thread that dies after its job has ended, and says so', async () => {
+  const said: string[] = [];
+  const nothing = (): void => undefined;
+  const error = (_fields: object, text: string): void => void said.push(text);
+  const logger = { info: nothing, warn: nothing, debug: nothing, error };
+  const mill = aMill(memory(), { logger });
+  mill.work(resize, { thread });
+  await mill.start();
+  const { id } = await mill.enqueue(resize, { do: 'throwLater' });
+  await mill.jobs.result(id);
+  await until('it is told', () => said.some((text) => text.includes('a thread died while it ran no job')));
+  const after = await mill.enqueue(resize, { do: 'tell' });
+  await until('the next one ran', async () => (await mill.jobs.get(after.id))?.status === 'completed');
+});
+
+it('fails a job whose thread runs out of memory, and goes on', async () => {
+  const script = new URL('./thread-modules/out-of-memory.ts', import.meta.url);
+  const child = fork(script, { execArgv: ['--import', 'tsx', '--max-old-space-size=128'], silent: true });
+  const [told] = (await once(child, 'message')) as [unknown];
+  child.kill();
+  expect(told).toEqual({
+    failReason: expect.stringMatching(/its thread died: .*memory limit/u) as string,
+    next: 'completed',
+  });
 });
 
 it('ends a handler that ignores its signal at its timeout, and harms no other job', async () => {

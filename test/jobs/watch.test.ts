@@ -64,6 +64,40 @@ eachStore('watching jobs', ({ open }) => {
     expect(told.at(-1)?.job).toMatchObject({ id, status: 'completed', result: 'done' });
   });
 
+  it('tells the last state of a job that is not kept, by its id and by a filter', async () => {
+    const store = open();
+    const mill = aMill(store, { retention: { completed: 0, failed: 0 } });
+    const go = gate();
+    mill.job('work', { retryPolicy: once }, async ({ data }) => {
+      await go.promise;
+      if (data === 'bad') throw new Error('no');
+      return 'done';
+    });
+    const [good, bad] = [await mill.enqueue('work', 'good'), await mill.enqueue('work', 'bad')];
+    const viewer = aMill(store);
+    const all = viewer.jobs.watch({ name: 'work' });
+    const isLast = ({ change }: JobChange): boolean => change === 'completed' || change === 'failed';
+    const filtered = read(all, (told) => told.filter(isLast).length === 2);
+    const ofOne: JobChange[] = [];
+    const reading = (async () => {
+      for await (const change of viewer.jobs.watch(good.id)) ofOne.push(change);
+    })();
+    await until('it watches', () => ofOne.length > 0);
+    await mill.start();
+    await until('it has started', () => kinds(ofOne).includes('started'));
+    go.open();
+    await reading;
+    expect(kinds(ofOne)).toEqual(['current', 'started', 'completed']);
+    expect(ofOne.at(-1)?.job.result).toBe('done');
+    const ends = (await filtered).filter(isLast).map(({ job, change }) => [job.id, change] as const);
+    expect(new Map(ends)).toEqual(
+      new Map([
+        [good.id, 'completed'],
+        [bad.id, 'failed'],
+      ]),
+    );
+  });
+
   it('ends at once for a job that has ended, and rejects for one that does not exist', async () => {
     const mill = aMill(open());
     const { id } = await mill.enqueue('work', {});

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { embedded } from '../../src/embedded/index.js';
 import { postgres } from '../../src/postgres/index.js';
+import type { RetryPolicy } from '../../src/index.js';
 import { present } from '../../src/testing/conformance/fixtures.js';
 import type { Store } from '../../src/store/port.js';
 import { aMill } from '../support/mills.js';
@@ -106,6 +107,92 @@ describe.each(places)('enqueue in plain SQL ($name)', ({ prepare, open }) => {
     await expect(enqueue('x', {}, { key: true })).rejects.toThrow('key must be a text');
   });
 
+  it.each([
+    1.0,
+    0,
+    -0,
+    7.5,
+    -3,
+    1e3,
+    1e15,
+    123_456_789_012_345_680,
+    1e20,
+    1e21,
+    1.5e21,
+    1e-6,
+    1e-7,
+    2.5e-9,
+    0.1,
+    null,
+    '',
+    '1.0',
+    'x'.repeat(1_024),
+    '\u{1F600}'.repeat(512),
+  ])('stores the key %j as mill.enqueue does', async (key) => {
+    const { opened: store, enqueue } = await place();
+    const id = await enqueue('x', {}, { key });
+    const ours = await aMill(store).enqueue('x', {}, { key: key as string });
+    const [theirs, own] = [await store.jobs.get(id), await store.jobs.get(ours.id)];
+    expect(theirs?.limitKey).toBe(own?.limitKey);
+    expect(theirs?.limitOrder).toEqual(expect.any(String));
+  });
+
+  it('stores a number as key as JavaScript reads it, however it is written', async () => {
+    const { opened: store, query, schema } = await place();
+    const keyOf = async (number: string): Promise<unknown> => {
+      const text = `select "${schema}".enqueue('x', '{}', ('{"key": ' || $1 || '}')::jsonb) as id`;
+      return (await store.jobs.get(String((await query(text, [number])).rows[0]?.['id'])))?.limitKey;
+    };
+    for (const number of ['1.0', '1.50', '1e2', '12345678901234567890', '-0.0', '0.10', '1E-10'])
+      expect(await keyOf(number)).toBe(String(Number(number)));
+    await expect(keyOf('1e400')).rejects.toThrow(/key must be/u);
+  });
+
+  it.each([
+    { type: 'fixed', interval: '5s' },
+    { type: 'fixed', interval: 0, maxAttempts: -1, jitter: true },
+    { type: 'fixed' },
+    { type: 'fixed', interval: '00:00:05' },
+    { type: 'fixed', interval: -1 },
+    { type: 'fixed', interval: '5s', factor: 2 },
+    { type: 'linear', interval: '1.5h', maxDuration: '2 days' },
+    { type: 'linear', interval: null },
+    { type: 'exponential' },
+    { type: 'exponential', min: '1s', max: '1m', factor: 1.5, jitter: 0.3 },
+    { type: 'exponential', min: '2d' },
+    { type: 'exponential', max: '1s' },
+    { type: 'exponential', factor: 0.5 },
+    { type: 'series', intervals: ['1m', 5_000] },
+    { type: 'series', intervals: [] },
+    { type: 'series', intervals: ['soon'] },
+    { type: 'series' },
+    { type: 'cron', expression: '0 3 * * *', timezone: 'Europe/Prague' },
+    { type: 'cron' },
+    { type: 'never' },
+    {},
+    { maxAttempts: 3 },
+    { maxDuration: '1h' },
+    { jitter: 2, maxAttempts: 3 },
+    { maxAttempts: 0 },
+    { maxAttempts: 1.5 },
+    { maxAttempts: 3, attempts: 4 },
+    { maxDuration: 0 },
+    { interval: '5s' },
+    [],
+    'fixed',
+    null,
+  ])('accepts or refuses the retry policy %j as mill.enqueue does', async (given) => {
+    const { opened: store, enqueue } = await place();
+    const retryPolicy = given as RetryPolicy;
+    const answerOf = (call: Promise<unknown>): Promise<string> =>
+      call.then(
+        () => 'accepted',
+        (error: unknown) => (String(error).includes('retryPolicy') ? 'refused' : String(error)),
+      );
+    const ours = await answerOf(aMill(store).enqueue('x', {}, { retryPolicy }));
+    expect(await answerOf(enqueue('x', {}, { retryPolicy }))).toBe(ours);
+  });
+
   it('gives ids in the order of creation, as the store does', async () => {
     const { enqueue } = await place();
     const ids: string[] = [];
@@ -137,6 +224,8 @@ describe.each(places)('enqueue in plain SQL ($name)', ({ prepare, open }) => {
     [{ uniqueKey: 'k', debounce: { maxWait: '1s' } }, /debounce/u],
     [{ uniqueKey: 'k', debounce: { wait: '2s', maxWait: '1s' } }, /maxWait/u],
     [{ uniqueKey: 'k', debounce: { wait: '1s' }, delay: 1 }, /debounce/u],
+    [{ key: true }, /key must be a text/u],
+    [{ key: '\u{1F600}'.repeat(513) }, /key must be a text/u],
     [[], /options must be an object/u],
   ])('refuses %o with an error that names it', async (options, message) => {
     const { opened: store, enqueue } = await place();

@@ -22,7 +22,7 @@ export function freshUri(server: string = inject('mongoUri')): string {
   return server.replace('/?', `/${unique()}?`);
 }
 
-function freshMongodb(options: Partial<MongodbOptions> = {}): MongodbStore {
+export function freshMongodb(options: Partial<MongodbOptions> = {}): MongodbStore {
   return mongodb({ uri: freshUri(), ...options });
 }
 

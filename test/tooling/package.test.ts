@@ -405,7 +405,7 @@ describe('the weight of the package', () => {
 
   it.each([
     ['memory', [], 'memory()', 138_000],
-    ['postgres', ['pg'], `postgres({ url: '${inject('postgresUrl')}', schema: 'tidemill_weight' })`, 208_000],
+    ['postgres', ['pg'], `postgres({ url: '${inject('postgresUrl')}', schema: 'tidemill_weight' })`, 213_000],
     ['mongodb', ['mongodb'], `mongodb({ uri: '${freshUri()}' })`, 146_000],
   ])(
     'a producer on %s that only enqueues loads no more than its limit',

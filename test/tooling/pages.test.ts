@@ -247,6 +247,12 @@ describe('docs/glossary.md', () => {
     expect(riddles.map(({ name, path }) => `${name} (${path})`)).toEqual([]);
   });
 
+  it('class names are unique, so that a name in a stack trace says which class it is', () => {
+    const first = new Map(classes.toReversed().map(({ name, path }) => [name, path]));
+    const twice = classes.filter(({ name, path }) => first.get(name) !== path);
+    expect(twice.map(({ name, path }) => `${name}: ${first.get(name) ?? ''}, ${path}`)).toEqual([]);
+  });
+
   it('the list of common words has no word that no class name uses', () => {
     const used = new Set(
       classes.flatMap(({ name }) => wordsOf(name)).flatMap((word) => [word, singular(word)]),

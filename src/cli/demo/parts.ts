@@ -8,7 +8,7 @@ interface Member {
 }
 
 /** Workers and producers inside this process, on one store: for a database that no other process can reach. */
-export class Parts implements Crew {
+export class DemoMembers implements Crew {
   readonly accident = 'stopped in the middle of their work';
   readonly #store: Store;
   readonly #space: string;

@@ -7,7 +7,7 @@ import type { Terminal } from '../terminal.js';
 import { Board } from './board.js';
 import type { Crew, CrewOptions } from './crew.js';
 import { sendEmail } from './jobs.js';
-import { Parts } from './parts.js';
+import { DemoMembers } from './parts.js';
 import { inPlace, type Place } from './place.js';
 import { Processes } from './processes.js';
 import { Screen } from './screen.js';
@@ -75,7 +75,7 @@ class Demo {
       },
     };
     this.#crew = place.inProcess
-      ? new Parts(store, place.space, listeners)
+      ? new DemoMembers(store, place.space, listeners)
       : new Processes(place, terminal.entry, listeners);
   }
 

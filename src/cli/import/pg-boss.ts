@@ -15,6 +15,7 @@ const MAPPING = [
   ['queue', 'name of a job'],
   ['start_after', 'runAt'],
   ['singleton_key, in a queue with the policy short, stately or exclusive', 'uniqueKey'],
+  ['group_id', 'key, by which limits.perKey of the definition counts the job'],
   ['retry_limit, retry_delay, retry_backoff, retry_delay_max', 'retryPolicy, with the attempts so far'],
   ['expire_seconds, expire_in', 'timeout'],
   ['priority', 'priority, cut to -10 to 10'],
@@ -150,6 +151,7 @@ function jobOf(row: BossRow, options: SourceOptions): Reading {
       createdAt: row.created_on,
       priority,
       ...unique,
+      key: row.group_id ?? undefined,
       retryPolicy: retriesOf(row),
       timeoutMs: timeoutOf(row),
       past: failures === 0 ? undefined : pastOf(row, failures, isFailed, isLost),
@@ -162,7 +164,7 @@ function jobOf(row: BossRow, options: SourceOptions): Reading {
       ...((row.dead_letter ?? null) === null
         ? []
         : ['its dead letter queue: set deadLetter of the definition']),
-      ...((row.group_id ?? null) === null ? [] : ['its group, whose limit has no counterpart']),
+      ...((row.group_id ?? null) === null ? [] : ['its group: set limits.perKey of the definition']),
       ...(isLost ? ['it expired there without an end: that counts as a failed attempt'] : []),
       ...(state === 'active' && !isLost ? ['it ran there when it was read: it may run twice'] : []),
     ],

@@ -10,6 +10,8 @@ export interface ImportedJob {
   readonly createdAt?: Date | undefined;
   readonly priority?: number | undefined;
   readonly uniqueKey?: string | undefined;
+  /** By which limits per key count it. */
+  readonly key?: string | undefined;
   readonly retryPolicy?: RetryPolicy | undefined;
   readonly timeoutMs?: number | undefined;
   /** Its failures so far. With `failed`, none of its attempts is left. */

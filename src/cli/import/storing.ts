@@ -259,6 +259,7 @@ const itemOf = ({
   runAt,
   priority,
   uniqueKey,
+  key,
   retryPolicy,
   timeoutMs,
 }: ImportedJob): NamedItem<never> => ({
@@ -266,11 +267,23 @@ const itemOf = ({
   name,
   data,
   runAt,
-  ...optional({ priority, uniqueKey, retryPolicy, timeout: timeoutMs }),
+  ...optional({ priority, uniqueKey, key, retryPolicy, timeout: timeoutMs }),
 });
 
 function newJob(job: ImportedJob, now: number): NewJob {
-  const { id, name, data, runAt, createdAt, past, priority = 0, uniqueKey, retryPolicy, timeoutMs } = job;
+  const {
+    id,
+    name,
+    data,
+    runAt,
+    createdAt,
+    past,
+    priority = 0,
+    uniqueKey,
+    key,
+    retryPolicy,
+    timeoutMs,
+  } = job;
   const { failed = false, ...rest } = past ?? { failCount: 0 };
   return {
     id,
@@ -282,7 +295,7 @@ function newJob(job: ImportedJob, now: number): NewJob {
     nextRunAt: runAt,
     createdAt: createdAt ?? new Date(now),
     past: rest,
-    ...optional({ uniqueKey, retryPolicy, timeoutMs }),
+    ...optional({ uniqueKey, limitKey: key, retryPolicy, timeoutMs }),
   };
 }
 

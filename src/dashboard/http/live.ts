@@ -24,14 +24,14 @@ export type Whose = string | undefined;
 const encoder = new TextEncoder();
 const BEAT = encoder.encode(':\n\n');
 
-class Follower {
+class LiveStream {
   readonly stream: ReadableStream<Uint8Array>;
   readonly whose: Whose;
   #controller: ReadableStreamDefaultController<Uint8Array> | undefined;
   #newest: string | undefined;
   readonly #timers: NodeJS.Timeout[];
 
-  constructor(options: LiveOptions, whose: Whose, left: (follower: Follower) => void) {
+  constructor(options: LiveOptions, whose: Whose, left: (follower: LiveStream) => void) {
     this.whose = whose;
     this.stream = new ReadableStream<Uint8Array>({
       start: (controller) => {
@@ -77,15 +77,15 @@ class Follower {
 const full = (status: number, what: string): Refusal =>
   new Refusal(status, 'streams', `${what} This page shows the state when it was loaded.`);
 
-class Channel {
-  readonly followers = new Set<Follower>();
+class LiveChannel {
+  readonly followers = new Set<LiveStream>();
   last: string | undefined;
   timer: NodeJS.Timeout | undefined;
 }
 
 export class Live {
   readonly #options: LiveOptions;
-  readonly #channels = new Map<string, Channel>();
+  readonly #channels = new Map<string, LiveChannel>();
   #isStopped = false;
 
   constructor(options: LiveOptions) {
@@ -110,8 +110,8 @@ export class Live {
   follow(key: string, whose: Whose, make: () => Promise<unknown>): Response {
     if (this.#isStopped) throw stopped();
     this.check(whose);
-    const channel = this.#channels.get(key) ?? new Channel();
-    const follower = new Follower(this.#options, whose, (one) => this.#leave(key, channel, one));
+    const channel = this.#channels.get(key) ?? new LiveChannel();
+    const follower = new LiveStream(this.#options, whose, (one) => this.#leave(key, channel, one));
     channel.followers.add(follower);
     if (channel.last !== undefined) follower.send(channel.last);
     if (!this.#channels.has(key)) {
@@ -143,7 +143,7 @@ export class Live {
     this.#isStopped = false;
   }
 
-  async #look(channel: Channel, make: () => Promise<unknown>): Promise<void> {
+  async #look(channel: LiveChannel, make: () => Promise<unknown>): Promise<void> {
     const event = await make().then(
       (answer) => `data: ${JSON.stringify(answer)}\n\n`,
       (error: unknown) => this.#problem(error),
@@ -160,7 +160,7 @@ export class Live {
     return `event: problem\ndata: ${JSON.stringify({ error: { code, message } })}\n\n`;
   }
 
-  #leave(key: string, channel: Channel, follower: Follower): void {
+  #leave(key: string, channel: LiveChannel, follower: LiveStream): void {
     follower.end();
     channel.followers.delete(follower);
     if (channel.followers.size > 0) return;

@@ -59,7 +59,7 @@ interface Shown<T> {
 }
 
 /** Reads a list in one direction. Its cursors are those of shown items: any other would reveal a hidden match. */
-class Walk<T> {
+class PageWalk<T> {
   readonly #context: RequestContext;
   readonly #search: Search<T>;
   readonly #back: boolean;
@@ -121,7 +121,7 @@ export async function searched<T>(
 ): Promise<Page<T>> {
   if (search.error === undefined) return search.find(request(limit, cursor));
   const back = cursor !== undefined && isBackCursor(cursor);
-  const walk = new Walk(context, search, back);
+  const walk = new PageWalk(context, search, back);
   const { shown, ended, partial } = await walk.shown(limit, cursor);
   if (!ended && !partial && shown.length < limit) throw tooLong();
   const kept = shown.slice(0, limit);

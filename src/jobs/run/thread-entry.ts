@@ -2,6 +2,7 @@
 import { OptionError, reasonOf } from '../../core/errors.js';
 import type { JobContext } from '../context.js';
 import {
+  checkCrossing,
   receivedError,
   sentError,
   type FromThread,
@@ -22,6 +23,7 @@ export default async function serve(request: ThreadRequest): Promise<string | un
   try {
     const handler = await handlerOf(module);
     const result = await handler(contextOf(job, controller.signal, send));
+    checkCrossing(result, 'result');
     send({ kind: 'returned', result });
   } catch (thrown) {
     send({ kind: 'threw', error: sentError(thrown) });
@@ -44,8 +46,14 @@ function contextOf(job: ThreadJob, signal: AbortSignal, send: (message: FromThre
   return {
     ...job,
     signal,
-    progress: (value) => send({ kind: 'progress', value }),
-    log: (message, fields) => send({ kind: 'log', message, fields }),
+    progress: (value) => {
+      checkCrossing(value, 'progress');
+      send({ kind: 'progress', value });
+    },
+    log: (message, fields) => {
+      checkCrossing(fields, 'log fields');
+      send({ kind: 'log', message, fields });
+    },
     defer: (until) => send({ kind: 'defer', until }),
     complete: () =>
       Promise.reject(

@@ -2,10 +2,12 @@ import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import type { Piscina } from 'piscina';
-import { asError, AttemptTimeoutError, OptionError, TidemillError } from '../../core/errors.js';
+import { asError, AttemptTimeoutError, OptionError, reasonOf, TidemillError } from '../../core/errors.js';
+import type { Logger } from '../../core/logger.js';
 import type { JobContext, JobHandler } from '../context.js';
 import type { Worker } from '../registry.js';
 import {
+  checkCrossing,
   receivedError,
   sentError,
   type FromThread,
@@ -41,6 +43,11 @@ async function loadPiscina(where: string): Promise<typeof Piscina> {
 /** The threads of all handlers of this instance that have a `thread`: one pool for each. */
 export class Threads {
   readonly #pools = new Map<Worker, Promise<ThreadPool>>();
+  readonly #log: Logger;
+
+  constructor(log: Logger) {
+    this.#log = log;
+  }
 
   /** Loads the modules of these handlers. Rejects if one cannot be used. */
   async prepare(workers: Iterable<Worker>): Promise<void> {
@@ -68,7 +75,7 @@ export class Threads {
   #pool(worker: Worker, module: URL): Promise<ThreadPool> {
     const known = this.#pools.get(worker);
     if (known !== undefined) return known;
-    const opening = ThreadPool.open(worker, module);
+    const opening = ThreadPool.open(worker, module, this.#log);
     this.#pools.set(worker, opening);
     // The next job tries again.
     opening.catch(() => this.#pools.delete(worker));
@@ -80,13 +87,15 @@ export class Threads {
 class ThreadPool {
   readonly #pool: Piscina;
   readonly #module: string;
+  readonly #where: string;
 
-  constructor(pool: Piscina, module: string) {
+  constructor(pool: Piscina, module: string, where: string) {
     this.#pool = pool;
     this.#module = module;
+    this.#where = where;
   }
 
-  static async open({ definition, work }: Worker, { href }: URL): Promise<ThreadPool> {
+  static async open({ definition, work }: Worker, { href }: URL, log: Logger): Promise<ThreadPool> {
     const where = `job "${definition.name}"`;
     const Pool = await loadPiscina(where);
     const piscina = new Pool({
@@ -97,9 +106,13 @@ class ThreadPool {
       // Waiting by atomics would block the timers of a handler's module between jobs.
       atomics: 'disabled',
     });
+    // Without a listener, a thread that dies between two jobs would end the process.
+    piscina.on('error', (err: unknown) => {
+      log.error({ name: definition.name, err }, `${where}: a thread died while it ran no job; others go on`);
+    });
     const request: ThreadRequest = { module: href, check: true };
     const problem = (await piscina.run(request)) as string | undefined;
-    if (problem === undefined) return new ThreadPool(piscina, href);
+    if (problem === undefined) return new ThreadPool(piscina, href, where);
     await piscina.destroy();
     throw new OptionError(`${where}: the module of \`thread\`, ${href}, cannot be used: ${problem}`);
   }
@@ -109,6 +122,7 @@ class ThreadPool {
   }
 
   async run(job: JobContext): Promise<unknown> {
+    checkCrossing(job.data, 'data');
     const { port1: own, port2: port } = new MessageChannel();
     const kill = new AbortController();
     let ending: NodeJS.Timeout | undefined;
@@ -123,7 +137,10 @@ class ThreadPool {
       const ended = heard(own, job);
       const ran = this.#pool.run(request, { transferList: [port], signal: kill.signal });
       // The thread may die. If it does not, its last message has what became of the job.
-      await Promise.race([ended, ran.then(() => ended)]);
+      const died = ran.catch((cause: unknown): never => {
+        throw new TidemillError('THREADS', `${this.#where}: its thread died: ${reasonOf(cause)}`, { cause });
+      });
+      await Promise.race([ended, died.then(() => ended)]);
       return await ended;
     } finally {
       clearTimeout(ending);

@@ -1,4 +1,5 @@
 import { NEVER } from '../../core/records/job.js';
+import { orderAt } from '../../core/records/limit-order.js';
 import type { Inserted, NewJob, OnExisting } from '../../store/port.js';
 import type { MemoryTransaction } from '../transaction.js';
 import type { Drafts } from './drafts.js';
@@ -81,7 +82,7 @@ function apply(table: Table, { outcome, row, fields, after }: Placing): void {
 /** The fields that the call changes in a pending job. */
 function changed(row: Row, job: NewJob): Partial<Row> | object {
   const { onExisting, nextRunAt, startBy } = job;
-  if (onExisting?.kind === 'reschedule') return movedTo(row, nextRunAt);
+  if (onExisting?.kind === 'reschedule') return movedTo(row, nextRunAt, job.createdAt.getTime());
   const debouncedAt = onExisting?.kind === 'debounce' ? (row.debouncedAt ?? job.createdAt) : null;
   const at = dueOf(onExisting, nextRunAt, debouncedAt);
   return {
@@ -91,7 +92,7 @@ function changed(row: Row, job: NewJob): Partial<Row> | object {
     startBy: startBy === undefined ? null : new Date(at.getTime() + startBy.getTime() - nextRunAt.getTime()),
     debouncedAt,
     limitKey: job.limitKey ?? null,
-    limitOrder: job.limitOrder ?? null,
+    limitOrder: placeOf(job, at) ?? null,
     retryPolicy: job.retryPolicy ?? null,
     timeoutMs: job.timeoutMs ?? null,
     trace: job.trace ?? null,
@@ -105,4 +106,10 @@ function changed(row: Row, job: NewJob): Partial<Row> | object {
 function dueOf(onExisting: OnExisting | undefined, due: Date, debouncedAt: Date | null): Date {
   if (onExisting?.kind !== 'debounce' || debouncedAt === null) return due;
   return new Date(Math.min(due.getTime(), debouncedAt.getTime() + onExisting.maxWaitMs));
+}
+
+/** A debounced job may be due earlier than the call says. */
+function placeOf({ limitOrder, nextRunAt }: NewJob, at: Date): string | undefined {
+  if (limitOrder === undefined || at.getTime() === nextRunAt.getTime()) return limitOrder;
+  return orderAt(limitOrder, at.getTime());
 }

@@ -94,7 +94,7 @@ export async function reschedule(table: Table, id: string, at: Date): ReturnType
   if (row === undefined) return undefined;
   if (row.status !== 'pending')
     return { outcome: row.status === 'processing' ? 'running' : 'finished', job: toRecord(row) };
-  assign(row, { ...movedTo(row, at), updatedAt: table.now() });
+  assign(row, { ...movedTo(row, at, table.context.clock.now()), updatedAt: table.now() });
   table.context.wake();
   return { outcome: 'rescheduled', job: toRecord(row) };
 }
@@ -113,7 +113,7 @@ export async function update(
     ...(data === undefined ? {} : { data: data.value }),
     ...(priority === undefined ? {} : { priority }),
     ...(limitKey === undefined ? {} : { limitKey }),
-    ...(nextRunAt === undefined ? {} : movedTo(row, nextRunAt)),
+    ...(nextRunAt === undefined ? {} : movedTo(row, nextRunAt, table.context.clock.now())),
     updatedAt: table.now(),
   });
   table.rekeyed(row);

@@ -1,4 +1,5 @@
 import type { JobRecord } from '../../core/records/job.js';
+import { orderOf } from '../../core/records/limit-order.js';
 import type { Claimant } from '../../store/port.js';
 import type { KeyedKind } from '../limits/keys.js';
 
@@ -80,12 +81,16 @@ export const claimFields = ({ instance, token, heartbeatMs }: Claimant, now: Dat
 export const byTurn = (a: Row, b: Row): number =>
   b.priority - a.priority || a.nextRunAt.getTime() - b.nextRunAt.getTime() || a.serial - b.serial;
 
-/** Moves a job's due time. Its `startBy` moves along, and a successor that waits stays where it is. */
-export function movedTo(row: Row, at: Date): Partial<Row> {
+/**
+ * Moves a job's due time. Its `startBy` and its place in the order of its key move along, and a successor that waits
+ * stays where it is.
+ */
+export function movedTo(row: Row, at: Date, calledAt: number): Partial<Row> {
   const byMs = at.getTime() - (row.successorRunAt ?? row.nextRunAt).getTime();
   return {
     ...(row.successorRunAt === undefined ? { nextRunAt: at } : { successorRunAt: at }),
     ...(row.startBy === undefined ? {} : { startBy: new Date(row.startBy.getTime() + byMs) }),
+    ...(row.limitOrder === undefined ? {} : { limitOrder: orderOf(at.getTime(), calledAt) }),
   };
 }
 

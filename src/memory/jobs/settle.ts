@@ -18,7 +18,7 @@ function settleOne(table: Table, settlement: Settlement): SettleAnswer {
   if (answer !== 'settled' || row?.status !== 'processing') return answer;
   const key = settlement.unstarted === true ? table.keyOf(row) : undefined;
   if (key !== undefined && row.lockedAt !== null) uncountStart(key, row.lockedAt.getTime());
-  if (settlement.remove === true) table.delete(row);
+  if (settlement.remove === true && table.watchers.size === 0) table.delete(row);
   else write(table, row, settlement);
   const { letter } = settlement;
   if (letter !== undefined && !table.rows.has(letter.id)) table.keep(table.newRow(letter));

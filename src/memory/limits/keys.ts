@@ -242,5 +242,6 @@ function useOf<R>(
     ...(first === undefined ? {} : { dueSince: new Date(first) }),
     ...(freeAt > now.getTime() ? { rateFreeAt: new Date(freeAt) } : {}),
     ...(head === undefined ? {} : { head }),
+    ...(holds === undefined || running.size > 0 ? {} : { headAt: new Date(read(holds).dueAt) }),
   };
 }

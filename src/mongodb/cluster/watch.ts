@@ -58,7 +58,7 @@ const pipelineFor = (jobs: string, globals: string): Document[] => [
  */
 export async function watch(mongo: Mongo, handlers: WatchHandlers): Promise<Watch | { unavailable: string }> {
   if (mongo.wakes === undefined) return stream(mongo, handlers);
-  const channel = new Channel(handlers);
+  const channel = new WakeChannel(handlers);
   const messages = await follow(mongo.wakes, channel.handlers);
   if (messages === undefined) return stream(mongo, handlers);
   channel.add(messages);
@@ -88,7 +88,7 @@ export async function watch(mongo: Mongo, handlers: WatchHandlers): Promise<Watc
 }
 
 /** Several ways to hear of work, as one: if one of them breaks, all of them end. */
-class Channel implements Watch {
+class WakeChannel implements Watch {
   readonly handlers: WatchHandlers;
   readonly #parts: Watch[] = [];
   #open = true;

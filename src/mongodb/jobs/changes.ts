@@ -28,7 +28,7 @@ export const changeStore = (mongo: () => Mongo): ChangeStore => ({
 });
 
 async function watch(
-  { jobs, transactions }: Mongo,
+  { jobs, transactions, watching }: Mongo,
   filter: Pick<JobFilter, 'ids' | 'name'>,
   handlers: ChangeHandlers,
 ): Promise<Watch | { readonly unavailable: string }> {
@@ -39,5 +39,13 @@ async function watch(
   });
   const handle = ({ documentKey }: Document): void =>
     handlers.changed([toText((documentKey as Document)['_id'])]);
-  return followed(events, handle, handlers);
+  watching.add(events);
+  try {
+    const channel = await followed(events, handle, handlers);
+    if ('unavailable' in channel) return channel;
+    return { close: () => channel.close().finally(() => watching.delete(events)) };
+  } catch (error) {
+    watching.delete(events);
+    throw error;
+  }
 }

@@ -1,5 +1,6 @@
 import { BSON, ObjectId, type Document } from 'mongodb';
 import type { JobRecord, JobStatus } from '../../core/records/job.js';
+import { orderOf } from '../../core/records/limit-order.js';
 import type { Claimant, NewJob } from '../../store/port.js';
 import { wakeFlag } from '../cluster/silent-writers.js';
 import { exactText, isOrdered } from '../exact.js';
@@ -98,8 +99,11 @@ export const movedTo = (at: unknown): Document => ({
   successorRunAt: { $cond: [isSuccessor, at, '$$REMOVE'] },
 });
 
-/** Moves `startBy` along with the due time. */
-export const limitMovedTo = (at: unknown): Document => ({
+/** Moves `startBy` and the place in the order of the key along with the due time. */
+export const limitMovedTo = (at: Date, calledAt: number): Document => ({
+  limitOrder: {
+    $cond: [{ $eq: [{ $type: '$limitOrder' }, 'string'] }, orderOf(at.getTime(), calledAt), '$$REMOVE'],
+  },
   startBy: {
     $cond: [
       { $eq: [{ $type: '$startBy' }, 'date'] },

@@ -2,6 +2,7 @@
 import type { ClientSession, Document, Filter } from 'mongodb';
 import { StoreError } from '../../core/errors.js';
 import { NEVER, type JobRecord } from '../../core/records/job.js';
+import { ORDER_DUE_DIGITS } from '../../core/records/limit-order.js';
 import type { Inserted, NewJob, UniqueKey } from '../../store/port.js';
 import { literal, run, type Mongo } from '../context.js';
 import { isDuplicate } from '../errors.js';
@@ -28,16 +29,34 @@ interface Manner {
 
 const orRemove = (value: unknown): unknown => (value === undefined ? '$$REMOVE' : literal(value));
 
-const rescheduling = ({ nextRunAt }: NewJob): Document[] => [
+const rescheduling = ({ nextRunAt, createdAt }: NewJob): Document[] => [
   {
     $set: {
       ...movedTo(literal(nextRunAt)),
-      ...limitMovedTo(literal(nextRunAt)),
+      ...limitMovedTo(nextRunAt, createdAt.getTime()),
       updatedAt: '$$NOW',
       wake: Date.now(),
     },
   },
 ];
+
+/** As `orderAt` of src/core/records/limit-order.ts, for the due time in `_due`. */
+function orderAtDue(order: string): Document {
+  const missing = { $subtract: [ORDER_DUE_DIGITS, { $strLenCP: '$$ms' }] };
+  const zeros = { $substrCP: ['0'.repeat(ORDER_DUE_DIGITS), 0, missing] };
+  return {
+    $let: {
+      vars: { ms: { $toString: { $max: [0, { $toLong: '$_due' }] } } },
+      in: { $concat: [zeros, '$$ms', order.slice(ORDER_DUE_DIGITS)] },
+    },
+  };
+}
+
+/** The place of the job in the order of its key. A debounced job may be due earlier than the call says. */
+function placeOf({ limitOrder, nextRunAt }: NewJob): unknown {
+  if (limitOrder === undefined) return '$$REMOVE';
+  return { $cond: [{ $eq: ['$_due', nextRunAt] }, limitOrder, orderAtDue(limitOrder)] };
+}
 
 /** A fresh sequence of attempts with the payload and options of the new job. */
 function replacing(job: NewJob): Document[] {
@@ -60,7 +79,7 @@ function replacing(job: NewJob): Document[] {
         startBy: startsIn === undefined ? '$$REMOVE' : { $add: ['$_due', startsIn] },
         debouncedAt: debounce === undefined ? '$$REMOVE' : since,
         limitKey: orRemove(job.limitKey),
-        limitOrder: orRemove(job.limitOrder),
+        limitOrder: placeOf(job),
         retryPolicy: orRemove(job.retryPolicy),
         timeoutMs: orRemove(job.timeoutMs),
         trace: orRemove(job.trace),
@@ -235,7 +254,9 @@ async function changed(
   const pending = { ...live(mongo, key), $and: [{ status: 'pending' as const }] };
   if (job.onExisting?.kind === 'reschedule') {
     const moved = await change(mongo, pending, rescheduling(job), manner);
-    return moved === null ? undefined : { job: toRecord(moved), outcome: 'rescheduled' };
+    if (moved === null) return undefined;
+    await lookAgain(mongo, key.name, [moved['limitKey']], manner);
+    return { job: toRecord(moved), outcome: 'rescheduled' };
   }
   const update = replacing(job);
   const keys = await limitKeysOf(mongo, job, key, manner);

@@ -200,7 +200,7 @@ const changing = (mongo: Mongo, { data, priority, nextRunAt, limitKey }: JobChan
       ...(limitKey === undefined ? {} : { limitKey: literal(limitKey) }),
       ...(nextRunAt === undefined
         ? {}
-        : { ...movedTo(literal(nextRunAt)), ...limitMovedTo(literal(nextRunAt)) }),
+        : { ...movedTo(literal(nextRunAt)), ...limitMovedTo(nextRunAt, mongo.clock.now()) }),
       wake: mongo.clock.now(),
       updatedAt: '$$NOW',
     },

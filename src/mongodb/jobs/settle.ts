@@ -1,5 +1,6 @@
 import type { AnyBulkWriteOperation, ClientSession, Document, Filter } from 'mongodb';
 import { LOG_LIMIT } from '../../core/records/job.js';
+import { keptForWatchers } from '../../store/changes.js';
 import type { SettleAnswer, Settlement } from '../../store/port.js';
 import { BSON_OPTIONS, literal, needOpenTransaction, perDocument, run, type Mongo } from '../context.js';
 import { send } from '../cluster/messages.js';
@@ -135,11 +136,9 @@ function writeAll(mongo: Mongo, settlements: readonly Settlement[]): Promise<num
 }
 
 /** Settles jobs, then frees their keys and releases their successors. */
-export async function settle(
-  mongo: Mongo,
-  settlements: readonly Settlement[],
-): Promise<readonly SettleAnswer[]> {
-  if (settlements.length === 0) return [];
+export async function settle(mongo: Mongo, given: readonly Settlement[]): Promise<readonly SettleAnswer[]> {
+  if (given.length === 0) return [];
+  const settlements = mongo.watching.size > 0 ? keptForWatchers(given) : given;
   const answers = await settleJobs(mongo, settlements);
   await freeKeys(mongo, freedBy(settlements.filter((_one, at) => answers[at] === 'settled')));
   // A repeat of this call releases again; after a crash, `releaseSuccessors` does.
@@ -288,7 +287,8 @@ export async function settleIn(
   needOpenTransaction(session);
   await noteSession(mongo, settlement.lease.token, session);
   freeAfter(mongo, settlement, session);
-  const isSettled = (await writeIn(mongo, settlement, session)) === 1;
+  const [kept = settlement] = mongo.watching.size > 0 ? keptForWatchers([settlement]) : [];
+  const isSettled = (await writeIn(mongo, kept, session)) === 1;
   const { releases } = settlement;
   if (isSettled && releases !== undefined) await (await loadExisting()).release(mongo, releases, { session });
   return isSettled ? 'settled' : 'lost';

@@ -163,7 +163,7 @@ export class TaskRunner implements WorkRunner<TaskRecord, TaskSettlement>, TaskB
     // The claim found that the document is gone or no longer matches, so there is nothing to run.
     if (task.matches === false) return { kind: 'skipped' };
     this.#began(task);
-    return new Run(task, attempt, definition, this).perform();
+    return new TaskRun(task, attempt, definition, this).perform();
   }
 
   async performBatch(members: readonly BatchMember<TaskRecord>[], control: BatchControl): Promise<void> {
@@ -345,7 +345,7 @@ function foreignRule(policy: unknown): RetryRule {
 }
 
 /** One call of a handler, and what the handler asked for during it. */
-class Run {
+class TaskRun {
   readonly #attempt: AttemptControl;
   readonly #definition: CompiledTask;
   readonly #calls: TaskCalls;

@@ -45,7 +45,7 @@ const CLOCK_AGE_MS = 60_000;
 const CLOCK_READINGS = 3;
 
 /** Opens the database for the first holder, and closes it after the last one. */
-export class Connection {
+export class SqlConnection {
   readonly clock: ServerClock = new ServerClock();
   readonly #options: ConnectionOptions;
   readonly #connection = new StoreConnection(() => this.#connect());

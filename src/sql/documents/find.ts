@@ -3,7 +3,7 @@ import { OptionError } from '../../core/errors.js';
 import type { DocumentQuery, DocumentState, FoundDocuments } from '../../store/documents.js';
 import type { Sql } from '../connection/connection.js';
 import { asText, isDue, isOneOf, ISO, matching, NOW, sortKey } from './lock.js';
-import { Parameters } from './parameters.js';
+import { DocumentParameters } from './parameters.js';
 import { idJson, keyTexts, readJob, rowJson } from './row.js';
 import { keyColumns, textAt, type DocumentTable, type Place } from './table.js';
 import { isTimeLimit, isUnstorable, run } from '../connection/errors.js';
@@ -65,7 +65,7 @@ const idOf = ({ shape }: DocumentTable, texts: readonly string[]): unknown =>
 const isTimed = ({ states }: DocumentQuery): boolean =>
   states?.some((state) => state === 'due' || state === 'waiting') === true;
 
-function afterCondition(table: DocumentTable, query: DocumentQuery, args: Parameters): string[] {
+function afterCondition(table: DocumentTable, query: DocumentQuery, args: DocumentParameters): string[] {
   const { after, direction } = query;
   const texts = after && keyOfText(table, after.key);
   if (after === undefined || texts === undefined) return [];
@@ -89,8 +89,8 @@ function afterCondition(table: DocumentTable, query: DocumentQuery, args: Parame
 function findDocumentsStatement(
   table: DocumentTable,
   query: DocumentQuery,
-): { readonly text: string; readonly args: Parameters } {
-  const args = new Parameters();
+): { readonly text: string; readonly args: DocumentParameters } {
+  const args = new DocumentParameters();
   const { sleepUntil, from } = table;
   const all = [...conditions(table, query, args), ...afterCondition(table, query, args)];
   const order = query.direction === 1 ? 'asc' : 'desc';
@@ -103,7 +103,7 @@ function findDocumentsStatement(
 
 type Asked = Omit<DocumentQuery, 'direction' | 'after'>;
 
-function conditions(table: DocumentTable, query: Asked, args: Parameters): string[] {
+function conditions(table: DocumentTable, query: Asked, args: DocumentParameters): string[] {
   const { where, shape, sleepUntil, parts } = table;
   const { states, keys, error, data, sleepUntil: range } = query;
   const ids = keys?.flatMap((text) => {
@@ -134,7 +134,7 @@ function conditions(table: DocumentTable, query: Asked, args: Parameters): strin
 }
 
 export async function countDocuments({ driver }: Sql, table: DocumentTable, query: Asked): Promise<number> {
-  const args = new Parameters();
+  const args = new DocumentParameters();
   const all = conditions(table, query, args);
   const text = `select count(*)::text as json from (
     select from ${table.from} where ${all.join(' and ')} limit ${args.add(String(query.limit), 'integer')}) counted`;

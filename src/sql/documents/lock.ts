@@ -1,6 +1,6 @@
 import type { DocumentJob, DocumentLook, Misfit } from '../../store/documents.js';
 import type { Sql } from '../connection/connection.js';
-import { Parameters } from './parameters.js';
+import { DocumentParameters } from './parameters.js';
 import { idJson, jobJson, keyTexts, readJob } from './row.js';
 import { keyColumns, textAt, unlike, type DocumentTable, type Place } from './table.js';
 import { lockAssignments } from './write.js';
@@ -50,7 +50,7 @@ const rangeOf = (look: number): TextRange =>
  * time, before the present, between two centuries, or after any time that is planned for. A text that begins like a
  * future time is found once that time has come.
  */
-function isMisfit(place: Place, time: string, [from, to]: TextRange, args: Parameters): string {
+function isMisfit(place: Place, time: string, [from, to]: TextRange, args: DocumentParameters): string {
   if (place.kind !== 'json') return `${place.sql} = '-infinity'`;
   const text = sortKey(place);
   const between = `(${text} >= ${args.add(from, 'text')} and ${text} < ${args.add(to, 'text')})`;
@@ -59,7 +59,7 @@ function isMisfit(place: Place, time: string, [from, to]: TextRange, args: Param
 
 export const NOW = 'statement_timestamp()';
 
-export const matching = ({ where, shape, condition }: DocumentTable, args: Parameters): string => {
+export const matching = ({ where, shape, condition }: DocumentTable, args: DocumentParameters): string => {
   const sql = conditionOf(where, shape, condition, args);
   return sql === undefined ? 'true' : `(${sql}\n)`;
 };
@@ -79,9 +79,9 @@ export interface LockRequest {
 export function lockStatement(
   table: DocumentTable,
   { lockUntil, limit, guarded, marks = false, notAfter }: LockRequest & { readonly guarded: boolean },
-): { readonly text: string; readonly args: Parameters } {
+): { readonly text: string; readonly args: DocumentParameters } {
   const { from, sleepUntil } = table;
-  const args = new Parameters();
+  const args = new DocumentParameters();
   const until = args.add(timeText(lockUntil), 'text');
   const due = unlike(table, 'tidemill_due');
   const keys = keyColumns(table);
@@ -123,16 +123,19 @@ export async function readOne(
   table: DocumentTable,
   id: unknown,
 ): Promise<DocumentJob | undefined> {
-  const args = new Parameters();
+  const args = new DocumentParameters();
   const text = `select ${jobJson(table)} as json from ${table.from} where ${isOneOf(table, [id], args)}`;
   const { rows } = await run('read a document', () => driver.query(text, args.texts));
   return rows.map(({ json }) => readJob(table, json as string))[0];
 }
 
 /** The search for due rows by itself, to be explained. */
-export function dueStatement(table: DocumentTable): { readonly text: string; readonly args: Parameters } {
+export function dueStatement(table: DocumentTable): {
+  readonly text: string;
+  readonly args: DocumentParameters;
+} {
   const { from, sleepUntil } = table;
-  const args = new Parameters();
+  const args = new DocumentParameters();
   const text = `select 1 from ${from} where ${isDue(sleepUntil, NOW)} and ${matching(table, args)}
     order by ${sortKey(sleepUntil)} limit 1`;
   return { text, args };
@@ -143,7 +146,7 @@ const MOST_MISFITS = 10;
 const LONGEST_MS = 365 * 86_400_000;
 
 /** A condition: the row has one of these ids. */
-export function isOneOf(table: DocumentTable, ids: readonly unknown[], args: Parameters): string {
+export function isOneOf(table: DocumentTable, ids: readonly unknown[], args: DocumentParameters): string {
   const { key } = table.shape;
   const given = unlike(table, 'tidemill_given');
   const texts = ids.map((id) =>
@@ -168,9 +171,9 @@ export interface LookRequest {
 export function lookStatement(
   table: DocumentTable,
   { withinMs, known, turn = 0 }: LookRequest,
-): { readonly text: string; readonly args: Parameters } {
+): { readonly text: string; readonly args: DocumentParameters } {
   const { from, sleepUntil } = table;
-  const args = new Parameters();
+  const args = new DocumentParameters();
   const within = `${NOW} + ${args.add(String(Math.min(withinMs, LONGEST_MS) / 1_000), 'double precision')} * interval '1 second'`;
   const due =
     sleepUntil.kind === 'timestamp' ? `(${sleepUntil.sql} at time zone 'UTC')` : sortKey(sleepUntil);

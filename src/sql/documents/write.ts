@@ -2,7 +2,7 @@ import { pause } from '../../core/clock.js';
 import { StoreError } from '../../core/errors.js';
 import type { DocumentChanges, DocumentWrite } from '../../store/documents.js';
 import type { Sql } from '../connection/connection.js';
-import { Parameters } from './parameters.js';
+import { DocumentParameters } from './parameters.js';
 import { keyTexts, revision } from './row.js';
 import { keyColumns, textAt, unlike, withAt, type DocumentTable, type Place } from './table.js';
 import { run } from '../connection/errors.js';
@@ -133,8 +133,8 @@ export function writeStatement(
   table: DocumentTable,
   writes: readonly MarkedWrite[],
   removes: boolean,
-): { readonly text: string; readonly args: Parameters } {
-  const args = new Parameters();
+): { readonly text: string; readonly args: DocumentParameters } {
+  const args = new DocumentParameters();
   const { from, shape } = table;
   const [given, found] = [givenName(table), foundName(table)];
   const keys = keyColumns(table);

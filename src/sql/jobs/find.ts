@@ -4,7 +4,7 @@ import type { Ends, Found, JobFilter, NameCounts, Page, StatusCounts } from '../
 import type { Sql } from '../connection/connection.js';
 import type { Queryable } from '../connection/driver.js';
 import { isTimeLimit, run } from '../connection/errors.js';
-import { conditions, distinctNames, findStatement, literal, Parameters, RESTING, where } from './list.js';
+import { conditions, distinctNames, findStatement, literal, JobParameters, RESTING, where } from './list.js';
 import { LEAN_COLUMNS, ms, recordColumns, recordOf, records } from './record.js';
 import { answering, rows } from '../connection/rows.js';
 import { limited, withinLimit } from '../connection/time-limit.js';
@@ -14,14 +14,14 @@ import { isStorable } from '../connection/values.js';
 const TIME_LIMIT_MS = 5_000;
 
 export async function get({ driver, names }: Sql, id: string): Promise<JobRecord | undefined> {
-  const parameters = new Parameters();
+  const parameters = new JobParameters();
   const text = answering(recordColumns(names), `${names.jobs} where id = any(${parameters.list([id])})`);
   return (await run('read job', () => records(driver, text, parameters.values)))[0];
 }
 
 /** One statement, so that a job that ends meanwhile is neither in both lists nor missing from both. */
 export async function ends({ driver, names }: Sql, ids: readonly string[]): Promise<Ends> {
-  const parameters = new Parameters();
+  const parameters = new JobParameters();
   const asked = `${names.jobs} where id = any(${parameters.list(ids)}) and status`;
   const finished = `in (${FINISHED.map((status) => `'${status}'`).join(', ')})`;
   const live = `select json_build_object('live', id)::text from ${asked} not ${finished}`;
@@ -62,7 +62,7 @@ function inOrder(jobs: readonly JobRecord[], { field, direction }: Page): JobRec
 
 /** Each status has an index of its own, so each is counted by itself. */
 export async function count({ driver, names }: Sql, filter: JobFilter, most: number): Promise<number> {
-  const parameters = new Parameters();
+  const parameters = new JobParameters();
   const shared = conditions(filter, parameters);
   const own: readonly string[][] =
     filter.status === undefined ? [[]] : [['false'], ...[...new Set(filter.status)].map(isStatus)];
@@ -110,7 +110,7 @@ export async function* each(
   size: number,
 ): AsyncGenerator<readonly JobRecord[]> {
   for (let last = ''; ;) {
-    const parameters = new Parameters();
+    const parameters = new JobParameters();
     const all = [
       ...(filter.status === undefined ? [] : inAny(filter.status)),
       ...conditions(filter, parameters),

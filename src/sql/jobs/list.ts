@@ -11,7 +11,7 @@ import { recordColumns } from './record.js';
 const COLUMN = { createdAt: 'created_at', updatedAt: 'updated_at', nextRunAt: 'next_run_at' } as const;
 
 /** Collects the values of a statement, and numbers them. */
-export class Parameters {
+export class JobParameters {
   readonly values: (string | number | null)[] = [];
 
   add(value: string | number, type: string): string {
@@ -29,7 +29,7 @@ export const RESTING: readonly JobStatus[] = JOB_STATUSES.filter((status) => sta
 export const literal = (statuses: readonly JobStatus[]): string =>
   statuses.map((status) => `'${status}'`).join(', ');
 
-function range(column: string, { from, to }: TimeRange, parameters: Parameters): string[] {
+function range(column: string, { from, to }: TimeRange, parameters: JobParameters): string[] {
   return [
     ...(from === undefined ? [] : [`${column} >= ${parameters.add(timeText(from), 'text')}::timestamptz`]),
     ...(to === undefined ? [] : [`${column} <= ${parameters.add(timeText(to), 'text')}::timestamptz`]),
@@ -40,7 +40,7 @@ function range(column: string, { from, to }: TimeRange, parameters: Parameters):
 const keyIn = (list: string): string => `(unique_key = any(${list}) or successor_key = any(${list}))`;
 
 /** An allow-list of columns; every value is a parameter. Statuses are added by the caller: they are a closed set. */
-export function conditions(filter: JobFilter, parameters: Parameters): string[] {
+export function conditions(filter: JobFilter, parameters: JobParameters): string[] {
   const { ids, name, uniqueKey, createdAt, updatedAt, nextRunAt, error, data } = filter;
   return [
     ...(ids === undefined ? [] : [`id = any(${parameters.list(ids)})`]),
@@ -64,7 +64,7 @@ export function conditions(filter: JobFilter, parameters: Parameters): string[] 
  * Conditions on parts of a JSON column. The path is a jsonpath text, so its keys are written as JSON texts. In lax mode
  * it looks into arrays on the path and at its end. The value is a jsonpath variable.
  */
-function fieldConditions(column: string, fields: FieldValues, parameters: Parameters): string[] {
+function fieldConditions(column: string, fields: FieldValues, parameters: JobParameters): string[] {
   return Object.entries(fields).map(([path, value]) => {
     if (!isStorable(path) || (typeof value === 'string' && !isStorable(value))) return 'false';
     const keys = path.split('.').map((key) => `.${JSON.stringify(key)}`);
@@ -77,7 +77,7 @@ export const where = (all: readonly string[]): string =>
   all.length === 0 ? '' : `where ${all.join(' and ')}`;
 
 /** A condition: later in the sort order than the last job of the previous page; ties are broken by id. */
-function after({ after: last, field, direction }: Page, parameters: Parameters): string[] {
+function after({ after: last, field, direction }: Page, parameters: JobParameters): string[] {
   if (last === undefined) return [];
   const at = parameters.add(timeText(last.at), 'text');
   const id = parameters.add(last.key, 'text');
@@ -104,7 +104,7 @@ export function findStatement(
   page: Page,
 ): { text: string; values: (string | number | null)[] } {
   const { jobs } = names;
-  const parameters = new Parameters();
+  const parameters = new JobParameters();
   const among = byName(jobs, filter, page, parameters);
   const { name, ...rest } = filter;
   const shared = [...conditions(among === undefined ? filter : rest, parameters), ...after(page, parameters)];
@@ -129,17 +129,22 @@ export function findStatement(
 }
 
 /** The names that each get their own range, if an index begins with the name. */
-function byName(jobs: string, filter: JobFilter, page: Page, parameters: Parameters): string | undefined {
+function byName(jobs: string, filter: JobFilter, page: Page, parameters: JobParameters): string | undefined {
   const pendingOnly = filter.status?.length === 1 && filter.status[0] === 'pending';
   if (page.field === 'updatedAt') return undefined;
   if (filter.name !== undefined) return givenNames(filter.name, parameters);
   return page.field === 'nextRunAt' && pendingOnly ? `(${pendingNames(jobs)})` : undefined;
 }
 
-const givenNames = (names: readonly string[], parameters: Parameters): string =>
+const givenNames = (names: readonly string[], parameters: JobParameters): string =>
   `(select unnest(${parameters.list([...new Set(names)])}) as name)`;
 
-function branchesOf(jobs: string, filter: JobFilter, page: Page, parameters: Parameters): readonly Branch[] {
+function branchesOf(
+  jobs: string,
+  filter: JobFilter,
+  page: Page,
+  parameters: JobParameters,
+): readonly Branch[] {
   const statuses = filter.status ?? JOB_STATUSES;
   const byAge = page.field === 'createdAt' && filter.name === undefined;
   if (byAge && JOB_STATUSES.every((status) => statuses.includes(status)))
@@ -159,7 +164,7 @@ function pendingByChange(
   jobs: string,
   filter: JobFilter,
   page: Page,
-  parameters: Parameters,
+  parameters: JobParameters,
 ): readonly Branch[] {
   const { name, updatedAt = {} } = filter;
   const unchanged = [
@@ -182,14 +187,14 @@ const byAgeOf = (
   own: readonly string[],
   filter: JobFilter,
   page: Page,
-  parameters: Parameters,
+  parameters: JobParameters,
 ): readonly Branch[] => [
   { own: [...own, 'timed', ...idRange(filter, page, parameters)], order: ['id'] },
   { own: [...own, 'timed is not true'] },
 ];
 
 /** What the range of creation times and the end of the previous page mean for ids that begin with a time. */
-function idRange({ createdAt = {} }: JobFilter, page: Page, parameters: Parameters): string[] {
+function idRange({ createdAt = {} }: JobFilter, page: Page, parameters: JobParameters): string[] {
   const { from, to } = createdAt;
   const { after: last, direction } = page;
   const bound = (operator: string, id: string): string => `id ${operator} ${parameters.add(id, 'text')}`;

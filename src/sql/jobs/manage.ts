@@ -143,16 +143,21 @@ export const reschedule = (sql: Sql, id: string, at: Date): ReturnType<JobStore[
   decide(sql, id, async (job) => {
     if (job.status === 'processing') return { outcome: 'running' as const, job };
     if (job.status !== 'pending') return { outcome: 'finished' as const, job };
-    const moved = await write(sql, job, movedTo('$4'), wakeMessage(job), [timeText(at)]);
+    const place = orderOf(at.getTime(), sql.clock.now());
+    const moved = await write(sql, job, movedTo('$4', '$5'), wakeMessage(job), [timeText(at), place]);
     return moved && { outcome: 'rescheduled' as const, job: moved };
   });
 
-/** Moves the due time of a job. Its time limit moves along; a successor that waits is not due before its release. */
-const movedTo = (parameter: string): string => {
-  const at = `${parameter}::text::timestamptz`;
+/**
+ * Moves the due time of a job. Its time limit and its place in the order of its key move along; a successor that waits
+ * is not due before its release.
+ */
+const movedTo = (time: string, place: string): string => {
+  const at = `${time}::text::timestamptz`;
   return `next_run_at = case when successor_key is null then ${at} else next_run_at end,
     successor_run_at = case when successor_key is not null then ${at} end,
-    start_by = start_by + (${at} - coalesce(successor_run_at, next_run_at))`;
+    start_by = start_by + (${at} - coalesce(successor_run_at, next_run_at)),
+    limit_order = case when limit_order is not null then ${place}::text end`;
 };
 
 export const update = (
@@ -172,7 +177,11 @@ export const update = (
         : [`data = ${parameter(JSON.stringify(toStored(data.value)))}::text::jsonb`]),
       ...(priority === undefined ? [] : [`priority = ${parameter(priority)}::smallint`]),
       ...(limitKey === undefined ? [] : [`limit_key = ${parameter(limitKey)}::text`]),
-      ...(nextRunAt === undefined ? [] : [movedTo(parameter(timeText(nextRunAt)))]),
+      ...(nextRunAt === undefined
+        ? []
+        : [
+            movedTo(parameter(timeText(nextRunAt)), parameter(orderOf(nextRunAt.getTime(), sql.clock.now()))),
+          ]),
     ];
     const updated = await write(sql, job, assignments.join(', '), wakeMessage(job), values);
     return updated && { outcome: 'updated' as const, job: updated };

@@ -1,4 +1,5 @@
 import { LOG_LIMIT } from '../../core/records/job.js';
+import { keptForWatchers } from '../../store/changes.js';
 import type { SettleAnswer, SettledFields, Settlement } from '../../store/port.js';
 import { limitedRows, settleAround } from '../connection/around-locks.js';
 import { batchOf, type BatchColumn } from '../connection/batch.js';
@@ -279,11 +280,12 @@ const unstartedStep = (wakes: string, done: string): string => `unstarted as (
 /** Stores the dead letters of the settlements that this statement writes. */
 const lettersStep = (jobs: string, done: string): string => `letters as (
     insert into ${jobs} (id, name, data, status, priority, next_run_at, created_at, updated_at, retry_policy,
-      timeout_ms, trace)
+      timeout_ms, trace, limit_key, limit_order, start_by)
     select l.id, l.name, l.data, 'pending', l.priority, l.next_run_at, l.created_at, l.created_at, l.retry_policy,
-      l.timeout_ms, l.trace
+      l.timeout_ms, l.trace, l.limit_key, l.limit_order, l.start_by
     from given g cross join lateral jsonb_to_record(g.letter) as l(id text, name text, data jsonb, priority smallint,
-      next_run_at timestamptz, created_at timestamptz, retry_policy jsonb, timeout_ms double precision, trace jsonb)
+      next_run_at timestamptz, created_at timestamptz, retry_policy jsonb, timeout_ms double precision, trace jsonb,
+      limit_key text, limit_order text, start_by timestamptz)
     where g.letter is not null and g.at in (${done})
     on conflict do nothing
   )`;
@@ -322,8 +324,9 @@ async function settleOn(
   return answers;
 }
 
-export async function settle(sql: Sql, settlements: readonly Settlement[]): Promise<readonly SettleAnswer[]> {
-  if (settlements.length === 0) return [];
+export async function settle(sql: Sql, given: readonly Settlement[]): Promise<readonly SettleAnswer[]> {
+  if (given.length === 0) return [];
+  const settlements = sql.notifier.watched ? keptForWatchers(given) : given;
   return run('settle', async () => {
     try {
       // A cached plan for one row is not good for many.
@@ -356,6 +359,7 @@ export async function settleIn(
 ): Promise<SettleAnswer> {
   await requireTransaction(sql, transaction);
   const manner = { skipsLocked: false, alone: false, notifies: sql.notifier.notifiesAtCommit };
-  const [answer] = await settleOn(sql, sql.driver.limited(transaction), [settlement], manner);
+  const settlements = sql.notifier.watched ? keptForWatchers([settlement]) : [settlement];
+  const [answer] = await settleOn(sql, sql.driver.limited(transaction), settlements, manner);
   return answer === 'settled' ? 'settled' : 'lost';
 }

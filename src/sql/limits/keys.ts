@@ -4,6 +4,7 @@ import type { Sql } from '../connection/connection.js';
 import { rows } from '../connection/rows.js';
 import { isStorable } from '../connection/values.js';
 import { ms } from '../jobs/record.js';
+import { HOLDS } from '../schema/migrations/0012-keys.js';
 import {
   KEY,
   KEY_OF_NAME,
@@ -28,6 +29,8 @@ interface UseRow {
   readonly since: number | null;
   readonly starts: { readonly next: number; readonly starts: readonly (readonly [number, number])[] } | null;
   readonly head: string | null;
+  /** When `head` is due, if it waits. */
+  readonly head_at: number | null;
 }
 
 const WAITING = `status = 'pending' and limit_key is not null`;
@@ -77,14 +80,18 @@ const chosenOf = (
   cross join lateral (select limit_key from ${work.rows} where ${WAITING} and (${work.ofName}) = c.id limit 1) j
   where c.since <= statement_timestamp() order by c.since limit $2::text::integer`;
 
-/** The work that is next by an order, or that holds the key. $3 whether such work holds it */
-const headOf = ({ rows: table, ofName, due, id, runs }: KeyedTable): string => `coalesce(
-      (select ${id} from ${table} where ${runs('')} and limit_key is not null and (${ofName}) = c.id limit 1),
-      (select ${id} from ${table} where ${WAITING} and (${ofName}) = c.id and limit_order is null
-         and ${due} <= statement_timestamp() order by limit_order, ${due}, ${id} limit 1),
-      (select ${id} from ${table} where ${WAITING} and (${ofName}) = c.id and limit_order is not null
-         and ($3::text = 'hold' or ${due} <= statement_timestamp())
-       order by limit_order, ${due}, ${id} limit 1))`;
+/** The work that is next by an order, or that holds the key; when it is due, if it waits. $3 whether such work holds it */
+const headOf = ({ rows: table, ofName, due, id, runs }: KeyedTable): string => `
+    (select ${id} as id, null::bigint as at from ${table}
+     where ${runs('')} and limit_key is not null and (${ofName}) = c.id limit 1)
+    union all
+    (select ${id}, null from ${table} where ${WAITING} and (${ofName}) = c.id and limit_order is null
+       and ${due} <= statement_timestamp() order by limit_order, ${due}, ${id} limit 1)
+    union all
+    (select ${id}, ${ms(due)} from ${table} where ${WAITING} and (${ofName}) = c.id and ${HOLDS}
+       and ($3::text = 'hold' or ${due} <= statement_timestamp())
+     order by limit_order, ${due}, ${id} limit 1)
+    limit 1`;
 
 function usesStatement(work: KeyedTable, chosen: string): string {
   const { rows: table, ofName, due, runs, keys, hasOrder } = work;
@@ -98,8 +105,10 @@ function usesStatement(work: KeyedTable, chosen: string): string {
     'due', (select count(*) from (select from ${byLevel(dueOf, work)} limit ${String(MOST_DUE)}) d),
     'since', ${ms(first(work, 'c.id'))},
     'starts', (select starts from ${keys} k where k.name = $1::text and k.key = ${KEY('c.key')}),
-    'head', ${hasOrder ? headOf(work) : 'null'})::text as json
-  from (${chosen}) c order by c.at`;
+    'head', h.id, 'head_at', h.at)::text as json
+  from (${chosen}) c
+  left join lateral (${hasOrder ? headOf(work) : 'select null as id, null as at'}) h on true
+  order by c.at`;
 }
 
 export async function keyUses(
@@ -124,7 +133,7 @@ export async function keyUses(
   return found.map((row) => useOf(row, rule));
 }
 
-function useOf({ key, now, running, due, since, starts, head }: UseRow, rule: KeyRule): KeyUse {
+function useOf({ key, now, running, due, since, starts, head, head_at }: UseRow, rule: KeyRule): KeyUse {
   const state =
     starts === null
       ? NO_STARTS
@@ -138,6 +147,7 @@ function useOf({ key, now, running, due, since, starts, head }: UseRow, rule: Ke
     ...(since === null || since > now ? {} : { dueSince: new Date(since) }),
     ...(freeAt > now ? { rateFreeAt: new Date(freeAt) } : {}),
     ...(rule.order === undefined || head === null ? {} : { head }),
+    ...(rule.order === undefined || head_at === null || head_at <= now ? {} : { headAt: new Date(head_at) }),
   };
 }
 

@@ -90,7 +90,8 @@ describe('tidemill import pg-boss', () => {
     await old.createQueue('one', { policy: 'singleton' });
     await old.send('sync', { n: 1 }, { singletonKey: 'ada', priority: 99 });
     await old.send('one', null, { singletonKey: 'x', priority: -3 });
-    const id = await old.send('flaky', { n: 2 });
+    const grouped = await old.send('one', null, { singletonKey: 'y', group: { id: 'acme' } });
+    const id = await old.send('flaky', { n: 2 }, { group: { id: 'zeta' } });
     await old.fetch('flaky');
     await old.fail('flaky', id!, { message: 'no answer' });
     await old.schedule('sync', '*/10 * * * *', null, { key: 'often', priority: 4 });
@@ -98,11 +99,12 @@ describe('tidemill import pg-boss', () => {
     await stop(old);
     const dry = await run(['--dry-run']);
     const { report } = await run();
-    expect(report.jobs).toEqual({ created: 3, failed: 0, here: 0 });
+    expect(report.jobs).toEqual({ created: 4, failed: 0, here: 0 });
     expect(dry.report.jobs).toEqual(report.jobs);
     expect(reasonsOf(report.differs)).toEqual({
       'its priority is beyond -10 to 10, and becomes the nearest of these': 1,
-      'its queue has the policy singleton, which has no counterpart': 1,
+      'its queue has the policy singleton, which has no counterpart': 2,
+      'its group: set limits.perKey of the definition': 2,
     });
     const mill = open();
     const [sync] = (await mill.jobs.find({ name: 'sync', uniqueKey: 'ada' })).items;
@@ -121,7 +123,9 @@ describe('tidemill import pg-boss', () => {
       retryPolicy: { type: 'fixed', interval: HOUR_S * 1_000, maxAttempts: 3 },
     });
     expect(flaky!.runAt.getTime()).toBeGreaterThan(Date.now() + 1_800_000);
-    const [one] = (await mill.jobs.find({ name: 'one' })).items;
+    expect(flaky?.limitKey).toBe('zeta');
+    expect((await mill.jobs.get(`pg-boss:one/${grouped!}`))?.limitKey).toBe('acme');
+    const one = (await mill.jobs.find({ name: 'one' })).items.find(({ limitKey }) => limitKey === undefined);
     expect(one).toMatchObject({ priority: -3, data: null });
     expect(one).not.toHaveProperty('uniqueKey');
     expect((await mill.schedules.list('sync')).map(({ uniqueKey, cron }) => [uniqueKey, cron])).toEqual([
@@ -129,11 +133,11 @@ describe('tidemill import pg-boss', () => {
       ['rare', '0 0 29 2 *'],
     ]);
     const again = await run();
-    expect(again.report.jobs).toEqual({ created: 0, failed: 0, here: 3 });
+    expect(again.report.jobs).toEqual({ created: 0, failed: 0, here: 4 });
     expect(again.report.schedules).toEqual({ created: 0, here: 2 });
     expect(
       (await pool.query(`select 1 from ${bossSchema}.job where name not like '\\_\\_%'`)).rows,
-    ).toHaveLength(3);
+    ).toHaveLength(4);
   });
 
   it('lists what it leaves by reason, and takes over what expired', async () => {

@@ -8,6 +8,16 @@ import { isMainThread, threadId } from 'node:worker_threads';
 /** @type {typeof import('../../../src/index.js')} */
 const { FatalError } = createRequire(import.meta.url)('../../../src/core/errors.ts');
 
+class ObjectId {
+  id = 1;
+}
+class Decimal128 {
+  bytes = 1;
+}
+class Long {
+  low = 1;
+}
+
 /** @type {Record<string, (job: Job) => unknown>} */
 const ends = {
   tell: ({ id, attempt, data, progress, log }) => {
@@ -32,7 +42,22 @@ const ends = {
   defer: ({ defer }) => defer('3h'),
   complete: ({ complete }) => complete({ transaction: {} }),
   exit: () => process.exit(3),
-  function: () => () => 1,
+  throw: async () => {
+    setImmediate(() => {
+      throw new Error('thrown where nobody catches it');
+    });
+    await new Promise(() => undefined);
+  },
+  throwLater: () => {
+    setImmediate(() => {
+      throw new Error('thrown after the job');
+    });
+  },
+  function: () => ({ deep: [() => 1] }),
+  class: () => ({ ids: [new ObjectId()] }),
+  progressClass: ({ progress }) => progress({ at: new Decimal128() }),
+  logClass: ({ log }) => log('got it', { at: new Long() }),
+  keep: () => ({ at: new Date(0), bytes: new Uint8Array([1, 2]).length, list: [null, { a: 1 }] }),
 };
 
 /** @param {Job} job */

@@ -15,7 +15,7 @@ interface KeyRow extends KeyDocument {
   readonly count: readonly { readonly due: number }[];
   readonly running: readonly { readonly count: number; readonly first: unknown }[];
   /** With an order only. */
-  readonly head?: readonly { readonly _id: unknown }[];
+  readonly head?: readonly { readonly _id: unknown; readonly nextRunAt: Date }[];
   readonly now: Date;
 }
 
@@ -87,7 +87,9 @@ function useOf(
     rule.rate === undefined
       ? 0
       : grantStarts(rate, rule.rate, { wanted: 0, now: now.getTime(), withinMs: 0 }).freeAt;
-  const next = rule.order === undefined ? undefined : (runs?.first ?? head?.[0]?._id);
+  const [waits] = head ?? [];
+  const next = rule.order === undefined ? undefined : (runs?.first ?? waits?._id);
+  const holds = runs === undefined && waits !== undefined && waits.nextRunAt > now;
   return {
     key,
     running: runs?.count ?? 0,
@@ -95,5 +97,6 @@ function useOf(
     ...(first === undefined ? {} : { dueSince: first.at }),
     ...(freeAt > now.getTime() ? { rateFreeAt: new Date(freeAt) } : {}),
     ...(next === undefined ? {} : { head: idText(next) }),
+    ...(holds ? { headAt: waits.nextRunAt } : {}),
   };
 }

@@ -22,15 +22,21 @@ const releaseFunction = ({ jobs, table }: Names): string => `
 interface Version {
   readonly create: 'create' | 'create or replace';
   readonly columns: readonly string[];
+  /** What a `reschedule` and a `replace` also set; the job is `j`, and its due time `new_job.next_run_at` and `d.due`. */
+  readonly rescheduled: string;
+  readonly replaced: string;
 }
 
-const FIRST: Version = { create: 'create', columns: [] };
+const FIRST: Version = { create: 'create', columns: [], rescheduled: '', replaced: '' };
 
 /**
  * Stores a job, or changes the one that has its unique key, as \`JobStore.insert\` says. It locks the live job of the key
  * first: whoever stores, replaces or releases a successor holds that lock, so none of them misses the other.
  */
-export const putFunction = ({ jobs, table }: Names, { create, columns }: Version = FIRST): string => `
+export const putFunction = (
+  { jobs, table }: Names,
+  { create, columns, rescheduled, replaced }: Version = FIRST,
+): string => `
   ${create} function ${table('put_job')}(given jsonb, kind text, most_ms double precision, lock_ms integer,
     out outcome text, out job ${jobs}) language plpgsql as ${literal(`
   declare
@@ -53,7 +59,7 @@ export const putFunction = ({ jobs, table }: Names, { create, columns }: Version
         job := live; outcome := 'existing';
         if live.status = 'pending' then
           update ${jobs} j set next_run_at = new_job.next_run_at, updated_at = clock_timestamp(),
-            start_by = j.start_by + (new_job.next_run_at - j.next_run_at)
+            start_by = j.start_by + (new_job.next_run_at - j.next_run_at)${rescheduled}
           where j.id = live.id returning j.* into job;
           outcome := 'rescheduled';
         end if;
@@ -61,7 +67,7 @@ export const putFunction = ({ jobs, table }: Names, { create, columns }: Version
       end if;
       if kind in ('replace', 'debounce') then
         update ${jobs} j set data = new_job.data, priority = new_job.priority, retry_policy = new_job.retry_policy,
-          timeout_ms = new_job.timeout_ms, trace = new_job.trace, updated_at = clock_timestamp(),${columns.map((column) => ` ${column} = new_job.${column},`).join('')}
+          timeout_ms = new_job.timeout_ms, trace = new_job.trace, updated_at = clock_timestamp(),${replaced}
           debounced_at = d.since, next_run_at = case when j.successor_key is null then d.due else j.next_run_at end,
           successor_run_at = case when j.successor_key is not null then d.due end,
           start_by = d.due + (new_job.start_by - new_job.next_run_at),

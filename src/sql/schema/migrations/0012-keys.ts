@@ -98,7 +98,7 @@ const ofKey = ({ ofName, inTime }: KeyedTable): string =>
   `status = 'pending' and limit_key is not null and (${ofName}) = job_key${inTime}`;
 
 /** A successor that waits for its predecessor holds nothing. */
-const HOLDS = `limit_order is not null and next_run_at < '${NEVER.toISOString()}'`;
+export const HOLDS: string = `limit_order is not null and next_run_at < '${NEVER.toISOString()}'`;
 
 /**
  * Locks up to `most` due jobs of a key beside those that were `taken`, the first of them in its order; `more` if further

@@ -4,7 +4,8 @@ import { KEY, type KeyedTable } from './keyed-table.js';
 export const SAFE = 'set search_path = pg_catalog, pg_temp';
 
 /** Tells the claims that a key may have work, or may run again. Whoever wrote the row need not know of keys. */
-const noteFunction = ({ wakes, name, due, runs, call }: KeyedTable): string => {
+const noteFunction = ({ wakes, name, due, runs, hasOrder, call }: KeyedTable): string => {
+  const moved = (which: string): string => `${which}.limit_key${hasOrder ? `, ${which}.limit_order` : ''}`;
   const body = `
   begin
     if tg_op = 'INSERT' then
@@ -12,7 +13,7 @@ const noteFunction = ({ wakes, name, due, runs, call }: KeyedTable): string => {
       return null;
     end if;
     if old.limit_key is not null and (tg_op = 'DELETE' or new.status <> 'pending'
-        or old.limit_key is distinct from new.limit_key) then
+        or (${moved('old')}) is distinct from (${moved('new')})) then
       insert into ${wakes} values (old.${name}, ${KEY('old.limit_key')}, '-infinity', false, true);
     end if;
     if tg_op = 'UPDATE' and new.status = 'pending' and new.limit_key is not null then

@@ -15,7 +15,7 @@ async function put({ jobs }: Store, ...given: readonly NewJob[]): Promise<Insert
 const replacing = (limitKey: string, data: string): NewJob =>
   keyed(limitKey, data, 5_000, { uniqueKey: 'k', onExisting: { kind: 'replace' } });
 
-const later = { status: 'pending', set: { nextRunAt: ahead(400_000), failCount: 1 } } as const;
+const later = () => ({ status: 'pending', set: { nextRunAt: ahead(400_000), failCount: 1 } }) as const;
 
 export const keyedExisting: Chapter = chapter(
   { title: 'keys of jobs that replace each other', needs: ['limits', 'replacing'] },
@@ -26,7 +26,7 @@ export const keyedExisting: Chapter = chapter(
         const store = await opened();
         await put(store, keyed('a', '1', 3_000, { uniqueKey: 'k' }), keyed('a', '2', 2_000));
         const [first] = (await claimBy(store, FIFO)).jobs;
-        await store.jobs.settle([done(present(first), later)]);
+        await store.jobs.settle([done(present(first), later())]);
         expect((await claimBy(store, FIFO)).jobs).toEqual([]);
         const { outcome, job } = await put(store, replacing('b', '3'));
         expect([outcome, job.limitKey]).toEqual(['replaced', 'b']);
@@ -68,6 +68,20 @@ export const keyedExisting: Chapter = chapter(
       expect((await claimBy(store, FIFO)).jobs).toEqual([]);
       await store.jobs.resumeName(EVERYTHING);
       expect(dataOf(await claimBy(store, FIFO))).toEqual(['1']);
+    }),
+
+    fact('a job that is moved to a later time holds its key no more', async ({ opened }) => {
+      const store = await opened();
+      await put(store, keyed('a', '1', 3_000), keyed('a', '2', 2_000), keyed('a', '3', 1_000));
+      const [first] = (await claimBy(store, FIFO)).jobs;
+      await store.jobs.settle([done(present(first), later())]);
+      expect((await claimBy(store, FIFO)).jobs).toEqual([]);
+      expect((await store.jobs.reschedule(present(first).id, ahead(500_000)))?.outcome).toBe('rescheduled');
+      const [second] = (await claimBy(store, FIFO)).jobs;
+      expect(second?.data).toBe('2');
+      await store.jobs.settle([done(present(second), later())]);
+      await store.jobs.update?.(present(second).id, { nextRunAt: ahead(500_000) });
+      expect(dataOf(await claimBy(store, FIFO))).toEqual(['3']);
     }),
 
     fact('an update moves a waiting job to another key', async ({ opened }) => {
