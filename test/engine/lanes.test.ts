@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Work } from '../../src/core/records/work.js';
 import { Lanes } from '../../src/engine/claim/lanes.js';
-import { MOST_BYTES_AHEAD } from '../../src/engine/claim/prefetch.js';
+import { FIRST_AHEAD, LATELY_MS, MOST_BYTES_AHEAD } from '../../src/engine/claim/prefetch.js';
 import { aClaimed } from './support.js';
 
 const ALONE = { rank: 0, of: 1 };
@@ -16,7 +16,7 @@ function lanesOf(slots: number, names: Readonly<Record<string, number>>): Lanes 
 const jobs = (name: string, count: number): Work[] => Array.from({ length: count }, () => aClaimed({ name }));
 
 const asked = (lanes: Lanes): Record<string, number> | null => {
-  const request = lanes.request(ALONE);
+  const request = lanes.request(ALONE, 0);
   return request && Object.fromEntries([...request.limits].map(([name, { max }]) => [name, max]));
 };
 
@@ -29,18 +29,18 @@ const start = (lanes: Lanes): Work[] => {
 describe('claim requests of lanes', () => {
   it('a claim requests the free slots of each name, within those of the instance', () => {
     const lanes = lanesOf(10, { a: 5, b: 20 });
-    expect(lanes.request(ALONE)).toMatchObject({ total: expect.any(Number) as number });
+    expect(lanes.request(ALONE, 0)).toMatchObject({ total: expect.any(Number) as number });
     expect(asked(lanes)).toEqual({ a: 5, b: 10 });
   });
 
   it('a claim requests at most the free slots in total if nothing is prefetched', () => {
     const names = Object.fromEntries(Array.from({ length: 32 }, (_, n) => [`name-${String(n)}`, 5]));
-    expect(lanesOf(10, names).request(ALONE)).toMatchObject({ total: 10 });
+    expect(lanesOf(10, names).request(ALONE, 0)).toMatchObject({ total: 10 });
     const lanes = lanesOf(10, names);
     lanes.accept(jobs('name-1', 4), 0);
-    expect(lanes.request(ALONE)).toMatchObject({ total: 6 });
+    expect(lanes.request(ALONE, 0)).toMatchObject({ total: 6 });
     start(lanes);
-    expect(lanes.request(ALONE)).toMatchObject({ total: 6 });
+    expect(lanes.request(ALONE, 0)).toMatchObject({ total: 6 });
   });
 
   it('a claim prefetches at most what all slots finish in 250 ms, however many names are short', () => {
@@ -51,9 +51,9 @@ describe('claim requests of lanes', () => {
       start(lanes);
       lanes.done(name, 25);
     }
-    expect(lanes.request(ALONE)).toMatchObject({ total: 10 + 100 });
+    expect(lanes.request(ALONE, 0)).toMatchObject({ total: 10 + 100 });
     lanes.accept(jobs('name-1', 60), 0);
-    expect(lanes.request(ALONE)).toMatchObject({ total: 50 });
+    expect(lanes.request(ALONE, 0)).toMatchObject({ total: 50 });
   });
 
   it('a claim prefetches nothing while buffered work of all names weighs enough', () => {
@@ -63,11 +63,11 @@ describe('claim requests of lanes', () => {
       start(lanes);
       lanes.done(name, 1);
     }
-    lanes.accept(jobs('small', 2), 0);
+    lanes.accept(jobs('small', 40), 0);
     start(lanes);
-    expect(lanes.request(ALONE)?.total).toBeGreaterThan(100);
+    expect(lanes.request(ALONE, 0)?.total).toBeGreaterThan(100);
     lanes.accept([aClaimed({ name: 'small', bytes: MOST_BYTES_AHEAD })], 0);
-    expect(lanes.request(ALONE)?.total).toBe(1);
+    expect(lanes.request(ALONE, 0)?.total).toBe(1);
   });
 
   it('a claim prefetches nothing for a name with ahead: false', () => {
@@ -76,7 +76,7 @@ describe('claim requests of lanes', () => {
     lanes.accept(jobs('once', 1), 0);
     start(lanes);
     lanes.done('once', 1);
-    expect(lanes.request(ALONE)).toMatchObject({ total: 5 });
+    expect(lanes.request(ALONE, 0)).toMatchObject({ total: 5 });
   });
 
   it('a claim leaves out a name whose slots are all taken', () => {
@@ -98,11 +98,31 @@ describe('claim requests of lanes', () => {
     const lanes = lanesOf(10, { a: 2 });
     lanes.accept(jobs('a', 2), 0);
     start(lanes);
-    lanes.done('a', 10);
-    lanes.done('a', 10);
-    expect(asked(lanes)).toEqual({ a: 2 + 50 });
-    lanes.accept(jobs('a', 20), 0);
-    expect(asked(lanes)).toEqual({ a: 2 + 50 - 20 });
+    lanes.done('a', 50);
+    lanes.done('a', 50);
+    expect(asked(lanes)).toEqual({ a: 2 + 10 });
+    lanes.accept(jobs('a', 5), 0);
+    expect(asked(lanes)).toEqual({ a: 2 + 10 - 5 });
+  });
+
+  it('a claim prefetches little at first, and more after work of the name was claimed', () => {
+    const lanes = lanesOf(10, { a: 2, b: 2 });
+    lanes.accept(jobs('a', 2), 0);
+    start(lanes);
+    lanes.done('a', 0);
+    lanes.done('a', 0);
+    expect(asked(lanes)).toEqual({ a: 2 + FIRST_AHEAD, b: 2 });
+    lanes.accept(jobs('a', 18), 0);
+    start(lanes);
+    expect(asked(lanes)?.['a']).toBe(4 * 20);
+  });
+
+  it('a claim prefetches little again after a second in which nothing of the name was claimed', () => {
+    const lanes = lanesOf(10, { a: 2 });
+    lanes.accept(jobs('a', 100), 0);
+    while (start(lanes).length > 0) for (let n = lanes.running; n > 0; n -= 1) lanes.done('a', 0);
+    expect(lanes.request(ALONE, LATELY_MS - 1)?.limits.get('a')?.max).toBe(2 + 400);
+    expect(lanes.request(ALONE, LATELY_MS)?.limits.get('a')?.max).toBe(2 + FIRST_AHEAD);
   });
 
   it('a claim waits until about half of the buffer is used', () => {
@@ -149,7 +169,7 @@ describe('claim requests of lanes', () => {
     const due = new Set(names.slice(500, 600));
     const seen = new Set<string>();
     for (let n = 0; n < 4; n += 1) {
-      const { limits } = lanes.request(ALONE, due)!;
+      const { limits } = lanes.request(ALONE, 0, due)!;
       expect([...limits.keys()].every((name) => due.has(name))).toBe(true);
       for (const name of limits.keys()) seen.add(name);
     }
@@ -157,7 +177,7 @@ describe('claim requests of lanes', () => {
   });
 
   it("a claim contains the instance's place among the others for each name", () => {
-    const request = lanesOf(10, { work: 5, own: 5 }).request({ rank: 1, of: 3 })!;
+    const request = lanesOf(10, { work: 5, own: 5 }).request({ rank: 1, of: 3 }, 0)!;
     for (const name of ['work', 'own']) expect(request.limits.get(name)).toMatchObject({ rank: 1, of: 3 });
   });
 });
@@ -175,13 +195,13 @@ describe('prefetched work', () => {
     expect(lanes.aged(1_000)).toEqual(taken.slice(2));
     expect(lanes.buffered).toBe(0);
     lanes.done('a', 60_000);
-    expect(lanes.request(ALONE)).toMatchObject({ total: 1 });
+    expect(lanes.request(ALONE, 0)).toMatchObject({ total: 1 });
     for (let n = 0; n < 100; n += 1) {
       lanes.accept(jobs('a', 1), 0);
       start(lanes);
       lanes.done('a', 1);
     }
-    expect(lanes.request(ALONE)!.total).toBeGreaterThan(1);
+    expect(lanes.request(ALONE, 0)!.total).toBeGreaterThan(1);
   });
 
   it('prefetched work goes back after 250 ms once its name turns out to be long', () => {
@@ -303,18 +323,18 @@ describe('lanes of batches', () => {
 
   it('claims what fills the batches of the free slots', () => {
     const lanes = batched({ size: 100, waitMs: 0 });
-    expect(lanes.request(place)).toMatchObject({ total: 200 });
+    expect(lanes.request(place, 0)).toMatchObject({ total: 200 });
   });
 
   it('claims less for batches of large work, and at least one', () => {
     const lanes = batched({ size: 100, waitMs: 0 });
     lanes.accept(jobs(1, 1_000_000), 0);
     lanes.next(0);
-    expect(lanes.request(place)).toMatchObject({ total: 4 });
+    expect(lanes.request(place, 0)).toMatchObject({ total: 4 });
     lanes.accept(jobs(1, 100_000_000), 0);
     lanes.next(0);
     lanes.free('a');
-    expect(lanes.request(place)).toMatchObject({ total: 1 });
+    expect(lanes.request(place, 0)).toMatchObject({ total: 1 });
   });
 
   it('starts a full batch at once, in one slot', () => {

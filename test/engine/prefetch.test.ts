@@ -57,21 +57,21 @@ describe('prefetch', () => {
 
   it('prefetches less of large work, down to nothing', () => {
     const prefetch = after(0);
-    prefetch.weigh(MOST_BYTES_AHEAD / 8);
+    prefetch.weigh(MOST_BYTES_AHEAD / 8, 0);
     expect(prefetch.ahead(50)).toBe(8);
-    prefetch.weigh(MOST_BYTES_AHEAD + 1);
+    prefetch.weigh(MOST_BYTES_AHEAD + 1, 0);
     expect(prefetch.ahead(50)).toBe(0);
   });
 
   it('learns at once that work is large, and slowly that it is small again', () => {
     const prefetch = after(0);
-    for (let n = 0; n < 100; n += 1) prefetch.weigh(100);
+    for (let n = 0; n < 100; n += 1) prefetch.weigh(100, 0);
     expect(prefetch.ahead(50)).toBe(MOST_AHEAD);
-    prefetch.weigh(MOST_BYTES_AHEAD / 2);
+    prefetch.weigh(MOST_BYTES_AHEAD / 2, 0);
     expect(prefetch.ahead(50)).toBe(2);
-    prefetch.weigh(100);
+    prefetch.weigh(100, 0);
     expect(prefetch.ahead(50)).toBe(2);
-    for (let n = 0; n < 100; n += 1) prefetch.weigh(100);
+    for (let n = 0; n < 100; n += 1) prefetch.weigh(100, 0);
     expect(prefetch.ahead(50)).toBe(MOST_AHEAD);
   });
 });

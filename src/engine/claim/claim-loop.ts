@@ -218,7 +218,7 @@ export class ClaimLoop<W extends Work = Work> {
       const waitMs = await this.#untilDue();
       if (waitMs > 0) return waitMs;
     }
-    const asked = lanes.request(place(), this.#due);
+    const asked = lanes.request(place(), clock.monotonic(), this.#due);
     const { instance, request, ticket } = await this.#admitted(asked);
     if (request === null) return this.#unclaimed(asked !== null || gate?.isHoldingUp === true);
     this.#called = false;

@@ -135,14 +135,17 @@ export class Lanes<W extends Work = Work> {
     };
   }
 
-  /** What to claim: names with room, those known to be due first, the rest in turn. Null if no claim is worthwhile. */
-  request(place: Place, due: ReadonlySet<string> = new Set()): LaneRequest | null {
+  /**
+   * What to claim: names with room, those known to be due first, the rest in turn. Null if no claim is worthwhile. `now`
+   * is monotonic time.
+   */
+  request(place: Place, now: number, due: ReadonlySet<string> = new Set()): LaneRequest | null {
     const free = this.#room();
     const chosen = this.#choose(due, (lane) => wants(lane, free), free > 0);
     if (chosen.length === 0) return null;
     const limits = new Map<string, NameLimit>();
     for (const lane of chosen)
-      limits.set(lane.name, { max: room(lane, free), ...place, ...turnsOf(lane, free) });
+      limits.set(lane.name, { max: mostNext(lane, free, now), ...place, ...turnsOf(lane, free) });
     const most = [...limits.values()].reduce((sum, limit) => sum + limit.max, 0);
     const total = Math.min(most, this.#worthTaking(free, chosen));
     return total === 0 ? null : { limits, total };
@@ -215,7 +218,7 @@ export class Lanes<W extends Work = Work> {
       const lane = this.#lanes.get(work.name);
       if (lane === undefined) continue;
       lane.buffer.push(work, now);
-      lane.prefetch.weigh(work.bytes ?? 0);
+      lane.prefetch.weigh(work.bytes ?? 0, now);
       this.#buffered += 1;
       this.#active.add(lane);
     }
@@ -387,6 +390,10 @@ function room(lane: Lane<Work>, free: number): number {
   if (isByKey(lane) && callsLeft(lane, free) <= 0) return 0;
   return Math.max(0, fill(lane, free) + aheadOf(lane) - lane.buffer.length);
 }
+
+/** How much of a name the next claim may bring: what there is room for, or less if its size is not known yet. */
+const mostNext = (lane: Lane<Work>, free: number, now: number): number =>
+  Math.min(room(lane, free), fill(lane, free) + Math.max(perSlot(lane), lane.prefetch.mostNext(now)));
 
 /** True if a claim is worthwhile: a slot would stay empty, or at least half of the prefetched work is used up. */
 function wants(lane: Lane<Work>, free: number): boolean {

@@ -22,6 +22,7 @@ import type { Duration } from '../../time/duration.js';
 import { retryRule, TASK_RETRY, type RetryPolicy, type RetryRule } from '../../time/retry.js';
 import { concludeTask } from './conclude.js';
 import { TaskBatchRun, type TaskBatchHost } from './batch-run.js';
+import { LOOP_RUNS, LoopDetector } from './loop-detector.js';
 import type { TaskContext, TaskHandler, TransactionOption } from './context.js';
 import { TaskCalls } from './task-calls.js';
 import type { CompiledTask } from '../definition.js';
@@ -56,7 +57,7 @@ export class TaskRunner implements WorkRunner<TaskRecord, TaskSettlement>, TaskB
   /** Names whose handlers have called `complete`. */
   readonly #completing = new Set<string>();
   #inForce: InForce = new Map();
-  readonly #runs = new Map<string, RunCounter>();
+  readonly #loops = new LoopDetector();
 
   constructor(options: TaskRunnerOptions) {
     this.#options = options;
@@ -290,49 +291,20 @@ export class TaskRunner implements WorkRunner<TaskRecord, TaskSettlement>, TaskB
     }
   }
 
-  /** Warns about a handler that writes what it watches and would run forever: once a minute, with the document's id. */
+  /** Warns about a handler that writes what it watches: once a minute, with the document's id. */
   #countRun(task: TaskRecord): void {
-    const now = this.#options.store.clock.now();
-    const counter = this.#runs.get(task.id);
-    if (counter === undefined || now - counter.since > LOOP_WINDOW_MS) {
-      if (this.#runs.size >= LOOP_MEMORY) this.#runs.clear();
-      this.#runs.set(task.id, { since: now, runs: 1, values: task.lastObservedValues });
-      return;
-    }
-    const fields = changedFields(counter.values, task.lastObservedValues);
-    // A retry or a deferred run has unchanged values and does not count.
-    if (fields.length === 0) return;
-    counter.runs += 1;
-    if (counter.runs === LOOP_RUNS) {
-      const text =
-        `reactive task "${task.name}" ran ${String(LOOP_RUNS)} times within a minute for one document; ` +
-        `does its handler write what it watches (${fields.join(', ')})?`;
-      this.#options.log.warn({ task: task.name, docId: task.sourceDocId }, text);
-    }
-    counter.values = task.lastObservedValues;
+    const { store, log } = this.#options;
+    const fields = this.#loops.looping(task, store.clock.now());
+    if (fields === undefined) return;
+    const text =
+      `reactive task "${task.name}" ran ${String(LOOP_RUNS)} times within a minute for one document; ` +
+      `does its handler write what it watches (${fields.join(', ')})?`;
+    log.warn({ task: task.name, docId: task.sourceDocId }, text);
   }
 }
 
 /** A shorter run ends while the claim loop still polls frequently after its claim. */
 const SLOW_MS = 100;
-const LOOP_WINDOW_MS = 60_000;
-const LOOP_RUNS = 10;
-/** How many counters are kept; beyond that, counting starts over. */
-const LOOP_MEMORY = 10_000;
-
-interface RunCounter {
-  readonly since: number;
-  runs: number;
-  values: unknown;
-}
-
-function changedFields(before: unknown, after: unknown): string[] {
-  const [a, b] = [before, after].map((value) => (typeof value === 'object' && value !== null ? value : {}));
-  const keys = new Set([...Object.keys(a as object), ...Object.keys(b as object)]);
-  const text = (value: unknown, key: string): string | undefined =>
-    JSON.stringify(Reflect.get(value as object, key));
-  return [...keys].filter((key) => text(a, key) !== text(b, key));
-}
 
 /** The retry rule of another instance, from the policy it stored; the default rule if that cannot be used. */
 function foreignRule(policy: unknown): RetryRule {

@@ -3,6 +3,7 @@ import { expect, it } from 'vitest';
 import type { Tidemill } from '../../../src/index.js';
 import type { Store, WatchHandlers } from '../../../src/store/port.js';
 import { aMill, gate, rarely, until } from '../../support/mills.js';
+import { keepLines } from '../mills.js';
 import { statusesOf, withProbeTask } from '../probes.js';
 import { eachPlanner, type Thing } from './test-databases.js';
 
@@ -10,6 +11,35 @@ const AT_ONCE = { collection: 'things', debounce: 0 } as const;
 const ONCE = { type: 'fixed', interval: 1, maxAttempts: 1 } as const;
 const rows = (count: number, from = 0): Thing[] =>
   Array.from({ length: count }, (_, at) => ({ _id: from + at }));
+
+eachPlanner('handlers that start themselves again', (aDatabase) => {
+  it('warns once about a handler that writes what it watches, with the fields', async () => {
+    const { docs, mill: aMill } = await aDatabase();
+    const { logger, lines } = keepLines();
+    const mill = aMill({ logger });
+    const warnings = (): typeof lines => lines.filter(({ text }) => text.includes('write what it watches'));
+    let ran = 0;
+    await mill.reactiveTask({
+      ...AT_ONCE,
+      task: 't',
+      watchProjection: { n: 1, status: 1 },
+      handler: async () => {
+        ran += 1;
+        if (ran < 15) await docs.updateOne({ _id: 1 }, { $set: { n: ran, other: ran } });
+      },
+    });
+    await mill.start();
+    await docs.insertOne({ _id: 1, n: 0, status: 'same' });
+    await until('it has run again and again', () => ran === 15);
+    expect(warnings()).toEqual([
+      {
+        level: 'warn',
+        fields: { task: 't', docId: 1 },
+        text: expect.stringMatching(/^reactive task "t" ran 10 times .+ \(n\)\?$/u) as string,
+      },
+    ]);
+  });
+});
 
 eachPlanner('concurrency of tasks', (aDatabase) => {
   it.each([
