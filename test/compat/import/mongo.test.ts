@@ -94,6 +94,69 @@ describe('tidemill import monque, of schedules without a unique key', () => {
   });
 });
 
+describe('tidemill import monque, of recurring jobs and running ones', () => {
+  const aRecurring = (fields: object): object => ({
+    _id: new ObjectId(),
+    name: 'report',
+    data: { n: 1 },
+    status: 'pending',
+    repeatInterval: '0 3 * * *',
+    failCount: 0,
+    createdAt: at(-HOUR),
+    updatedAt: at(-HOUR),
+    ...fields,
+  });
+  const nextAt = (hour: number): Date => {
+    const time = new Date(Date.now() + 24 * HOUR);
+    time.setUTCHours(hour, 0, 0, 0);
+    return time;
+  };
+
+  it('keeps a retry of a recurring job, with its failures, beside the schedule', async () => {
+    const uri = freshUri();
+    const jobs = databaseOf(uri).collection('monque_jobs');
+    const nextRunAt = new Date(Math.floor(Date.now() / 1_000) * 1_000 + HOUR + 7);
+    await jobs.insertMany([
+      aRecurring({ uniqueKey: 'retried', nextRunAt, failCount: 3, failReason: 'no answer' }),
+      // At three o'clock in the zone of the old process, which may be any.
+      aRecurring({ uniqueKey: 'regular', nextRunAt: nextAt(5) }),
+    ]);
+    const { report } = await runImport('monque', placeOf(uri), ['--move']);
+    expect(report).toMatchObject({ schedules: { created: 2 }, removed: 2, left: [] });
+    const mill = aMill(mongodb({ uri }));
+    const separate = (await mill.jobs.find({ name: 'report' })).items.filter(
+      ({ repeatInterval }) => repeatInterval === undefined,
+    );
+    expect(separate).toMatchObject([{ runAt: nextRunAt, failCount: 3, error: 'no answer', data: { n: 1 } }]);
+  });
+
+  it('lists a retry of a recurring job whose schedule the new code has made before', async () => {
+    const uri = freshUri();
+    const jobs = databaseOf(uri).collection('monque_jobs');
+    await aMill(mongodb({ uri })).schedule('0 3 * * *', 'report', { n: 1 }, { uniqueKey: 'k' });
+    await jobs.insertOne(aRecurring({ uniqueKey: 'k', nextRunAt: at(HOUR), failCount: 1, failReason: 'no' }));
+    const { report } = await runImport('monque', placeOf(uri), ['--move']);
+    expect(report.removed).toBe(0);
+    expect(reasonsOf(report.left)).toEqual({
+      'it has a run at a time of its own, and its schedule is here already: run it once by hand': 1,
+    });
+  });
+
+  it('tells by its last heartbeat whether a job still runs', async () => {
+    const uri = freshUri();
+    const running = { status: 'processing', repeatInterval: '', claimedBy: 'x', nextRunAt: at(-HOUR) };
+    const jobs = databaseOf(uri).collection('monque_jobs');
+    await jobs.insertMany([
+      aRecurring({ ...running, name: 'long', lockedAt: at(-HOUR), lastHeartbeat: at(-1_000) }),
+      aRecurring({ ...running, name: 'odd', lastHeartbeat: at(-HOUR) }),
+      aRecurring({ ...running, name: 'bare' }),
+    ]);
+    const { report } = await runImport('monque', placeOf(uri), ['--move']);
+    expect(report).toMatchObject({ jobs: { created: 2 }, removed: 2 });
+    expect(await jobs.distinct('name')).toEqual(['long']);
+  });
+});
+
 describe('tidemill import mongodb-cron', () => {
   it('checks documents that the library has worked on, and says which mean something else here', async () => {
     const uri = freshUri();

@@ -211,13 +211,13 @@ describe('an import', () => {
     const { mill, take } = await aStore();
     await mill.schedule('0 3 * * *', 'nightly');
     const overdue = { id: 'old:nightly@1', runAt: new Date(1) };
-    const results = await take(sourceOf([aSchedule({ overdue })]), true);
+    const results = await take(sourceOf([aSchedule({ separateRun: overdue })]), true);
     expect(results).toMatchObject({ schedules: { created: 0, here: 0 }, removed: 0 });
     expect(reasonsOf(results.left)).toEqual({
       'it has a run that is overdue, and its schedule is here already: run it once by hand': 1,
     });
     const covered = { id: 'old:nightly@2', runAt: new Date(Date.now() + 1) };
-    expect((await take(sourceOf([aSchedule({ overdue: covered })]), true)).removed).toBe(1);
+    expect((await take(sourceOf([aSchedule({ separateRun: covered })]), true)).removed).toBe(1);
   });
 
   it('runs no disabled recurring job if it is killed before it has paused the schedule', async () => {
@@ -258,10 +258,13 @@ describe('an import', () => {
 
   it('runs an overdue run of a schedule once, however often it is imported', async () => {
     const { mill, take } = await aStore();
-    const page = [aSchedule({ overdue: { id: 'old:nightly@1', runAt: new Date(1) } })];
+    const retryPolicy = { type: 'fixed', interval: 5, maxAttempts: 2 } as const;
+    const separateRun = { id: 'old:nightly@1', runAt: new Date(1) };
+    const page = [aSchedule({ separateRun, retryPolicy, timeoutMs: 9_000 })];
     expect((await take(sourceOf(page))).schedules).toEqual({ created: 1, here: 0 });
     expect((await take(sourceOf(page))).schedules).toEqual({ created: 0, here: 1 });
     expect((await mill.jobs.find({ name: 'nightly' })).items.map(({ id }) => id)).toContain('old:nightly@1');
+    expect(await mill.jobs.get('old:nightly@1')).toMatchObject({ retryPolicy, timeoutMs: 9_000 });
     await mill.jobs.remove('old:nightly@1');
     await take(sourceOf(page));
     expect(await mill.jobs.get('old:nightly@1')).toBeUndefined();
