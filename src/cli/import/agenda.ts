@@ -77,6 +77,7 @@ export async function openAgenda(library: Dialect['library'], options: SourceOpt
     mapping: MAPPING,
     count: () => countsOf(documents),
     read: (now) => batches(documents.all(UNFINISHED), (document) => read(dialect, document, options, now)),
+    version: (record) => documents.version(record),
     remove: (records) => documents.remove(records),
     [Symbol.asyncDispose]: () => documents[Symbol.asyncDispose](),
   };

@@ -43,6 +43,7 @@ export async function openMongodbCron(options: SourceOptions): Promise<Source> {
         documents.all({ $or: [{ [FIELD]: { $ne: null } }, { interval: { $type: 'string' } }] }),
         (document) => check(document, options),
       ),
+    version: (record) => documents.version(record),
     remove: async (records) => records.map(() => false),
     [Symbol.asyncDispose]: () => documents[Symbol.asyncDispose](),
   };

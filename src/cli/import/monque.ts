@@ -30,6 +30,7 @@ export async function openMonque(options: SourceOptions): Promise<Source> {
     mapping: MAPPING,
     count: () => countsOf(documents),
     read: (now) => batches(documents.all({ $nor: [FINISHED] }), (document) => read(document, options, now)),
+    version: (record) => documents.version(record),
     remove: (records) => documents.remove(records),
     [Symbol.asyncDispose]: () => documents[Symbol.asyncDispose](),
   };

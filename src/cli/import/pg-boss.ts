@@ -1,7 +1,7 @@
 /** Reads the queues of pg-boss 10 to 12. */
 import type { RetryPolicy } from '../../index.js';
 import type { SourceRow } from '../../mill/tools.js';
-import { openTables, unchangedOnly, type Tables } from './postgres-tables.js';
+import { openTables, unchangedOnly, versionOf, type Tables } from './postgres-tables.js';
 import {
   failedPast,
   priorityOf,
@@ -67,6 +67,7 @@ export async function openPgBoss(options: SourceOptions): Promise<Source> {
     mapping: MAPPING,
     count: () => countsOf(tables),
     read: () => readAll(tables, options),
+    version: versionOf,
     remove: (records) => remove(tables, records as readonly BossRow[]),
     [Symbol.asyncDispose]: () => tables[Symbol.asyncDispose](),
   };

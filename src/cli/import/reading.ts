@@ -78,6 +78,8 @@ export interface Source extends AsyncDisposable {
   count(): Promise<readonly Count[]>;
   /** All records that are not finished, in a fixed order. */
   read(now: Date): AsyncIterable<readonly Reading[]>;
+  /** Differs if a record has changed since it was read. */
+  version(record: unknown): string;
   /** Removes records that are stored here by now, each only if it is still as it was read. Returns which it removed. */
   remove(records: readonly unknown[]): Promise<readonly boolean[]>;
 }

@@ -267,6 +267,17 @@ describe('what Agenda leaves behind', () => {
     expect(await jobs.countDocuments()).toBe(0);
   });
 
+  it('is removed for certain, whatever write concern the URL names', async () => {
+    const uri = freshUri();
+    const jobs = collectionOf(uri, 'agendaJobs');
+    await jobs.insertMany([aJob({}), aJob({})]);
+    const from = `${uri}${uri.includes('?') ? '&' : '?'}w=0&readPreference=secondaryPreferred`;
+    const { report } = await runImport('agenda', { from, store: ['--store', uri] }, ['--move']);
+    expect(report).toMatchObject({ jobs: { created: 2 }, removed: 2, left: [] });
+    expect(await jobs.countDocuments()).toBe(0);
+    expect(await collectionOf(uri, 'tidemill_jobs').countDocuments()).toBe(2);
+  });
+
   it('takes string ids, a lock lifetime, one name alone, and another collection', async () => {
     const uri = freshUri();
     const jobs = client.db(databaseOf(uri)).collection<Record<string, unknown> & { _id: string }>('meteor');

@@ -232,7 +232,7 @@ describe('tidemill import mongodash', () => {
     await db.collection(globals).insertOne({ _id: '_mongodash_planner_meta', tasks } as never);
   };
   const command = (uri: string, ...flags: string[]) =>
-    tidemill(['import', 'mongodash', '--from', uri, '--json', ...flags]);
+    tidemill(['import', 'mongodash', '--from', uri, '--json', '--yes', ...flags]);
 
   it('takes cron tasks over as schedules, once, after a dry run that writes nothing', async () => {
     const uri = freshUri();
@@ -246,6 +246,75 @@ describe('tidemill import mongodash', () => {
     expect(schedules.map(({ name }) => name).sort()).toEqual(['due', 'later']);
     expect(await mill.jobs.count({ name: 'due', uniqueKey: 'immediately' })).toBe(1);
     expect((await mill.audit.list()).items.map(({ action }) => action)).toEqual(['import', 'import']);
+  });
+
+  it('asks whether all instances are stopped, since one that waits leaves no trace', async () => {
+    const uri = freshUri();
+    await fill(uri);
+    const { code, err } = await tidemill(['import', 'mongodash', '--from', uri]);
+    expect(code).toBe(2);
+    expect(err).toContain('waits for its next cron task cannot be seen');
+    expect(err).toContain('--yes');
+    expect(await databaseOf(uri).listCollections({}, { nameOnly: true }).toArray()).toHaveLength(1);
+  });
+
+  it('lists and leaves cron tasks whose schedules the new code has made before', async () => {
+    const uri = freshUri();
+    await fill(uri);
+    await aMill(mongodb({ uri })).schedule({ every: '1h' }, 'due', { lastRun: null });
+    const expected = {
+      cronTasks: ['later'],
+      leftOut: [
+        expect.stringContaining('cron task "due": the new code has made its schedule before the take-over'),
+      ],
+    };
+    expect(JSON.parse((await command(uri, '--dry-run')).out)).toMatchObject(expected);
+    expect(JSON.parse((await command(uri, '--move')).out)).toMatchObject(expected);
+    expect(await databaseOf(uri).collection('cronTasks').distinct('_id')).toEqual(['due']);
+  });
+
+  it('knows what it has taken over after the new code has run it, and writes again what mongodash has run', async () => {
+    const uri = freshUri();
+    await fill(uri);
+    expect((await command(uri)).code).toBe(0);
+    const tasks = databaseOf(uri).collection<{ _id: string }>('cronTasks');
+    const runSince = at(2 * HOUR);
+    await tasks.updateOne({ _id: 'later' }, { $set: { runSince } } as object);
+    expect((await command(uri)).code).toBe(0);
+    const mill = aMill(mongodb({ uri }));
+    expect((await mill.schedules.get('later'))?.nextRunAt).toEqual(runSince);
+    const { data } = (await mill.schedules.get('later'))!;
+    const { lastRun, mongodash } = data as { lastRun: unknown; mongodash: unknown };
+    // As `cronTask` does at the first registration.
+    await mill.schedule({ every: '1h' }, 'later', { lastRun, mongodash });
+    await tasks.updateOne({ _id: 'later' }, { $set: { runSince: at(3 * HOUR) } } as object);
+    expect(JSON.parse((await command(uri)).out)).toMatchObject({
+      cronTasks: ['due'],
+      leftOut: [expect.stringContaining('mongodash has planned it again after the new code was started')],
+    });
+    await tasks.updateOne({ _id: 'later' }, { $set: { runSince } } as object);
+    expect(JSON.parse((await command(uri, '--move')).out)).toMatchObject({
+      cronTasks: ['due', 'later'],
+      leftOut: [],
+    });
+    expect(await tasks.countDocuments()).toBe(0);
+  });
+
+  it('lists and leaves reactive tasks that the new code has planned before', async () => {
+    const uri = freshUri();
+    await fillReactive(uri);
+    const db = databaseOf(uri);
+    await db
+      .collection('docs_tidemill_tasks')
+      .insertOne({ _id: { task: 'copy', id: 'a' } as never, task: 'copy', createdAt: new Date() });
+    const { out } = await command(uri, '--move');
+    expect(JSON.parse(out)).toMatchObject({
+      leftOut: [
+        '1 records of reactive task "copy": the new code was started before the take-over and has planned ' +
+          'these documents; what mongodash had handled runs again',
+      ],
+    });
+    expect(await db.collection('docs_tasks').countDocuments()).toBe(1);
   });
 
   it('reports cron tasks that have no time', async () => {

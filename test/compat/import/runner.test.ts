@@ -46,6 +46,7 @@ const sourceOf = (page: readonly Reading[], changed: readonly unknown[] = []): S
   async *read() {
     yield page;
   },
+  version: String,
   remove: async (records) => records.map((record) => !changed.includes(record)),
   [Symbol.asyncDispose]: async () => undefined,
 });
@@ -56,7 +57,7 @@ const IN_BOTH = 'it changed there after it was stored here: it is in both';
 async function aStore(): Promise<{
   mill: Tidemill;
   /** A runner for several passes. */
-  runnerOf: (source: Source) => Runner;
+  runnerOf: (source: Source, move?: boolean) => Runner;
   /** Stores records in a process that is killed when it pauses a schedule. */
   killed: (source: Source) => Promise<unknown>;
   take: (source: Source, move?: boolean) => Promise<Results>;
@@ -205,6 +206,36 @@ describe('an import', () => {
       'it changed there while it was moved, and was left there; run the command again': 2,
     });
     expect(await mill.jobs.count({})).toBe(0);
+  });
+
+  it('lists a record once that changes there while its copies are followed', async () => {
+    const { mill, runnerOf } = await aStore();
+    let page = [aJob(1), aJob(2)];
+    const source = {
+      ...sourceOf([]),
+      async *read() {
+        yield page;
+      },
+    };
+    const runner = runnerOf(source, false);
+    await onePass(runner);
+    page = [{ ...aJob(1, { data: { n: 'changed' } }), record: 'changed' }, aJob(2)];
+    await onePass(runner);
+    page = [{ ...aJob(1), record: 'changed again' }, aJob(2)];
+    await onePass(runner);
+    expect(runner.results.jobs).toEqual({ created: 2, failed: 0, here: 0 });
+    expect(reasonsOf(runner.results.left)).toEqual({ [IN_BOTH]: 1 });
+    expect((await mill.jobs.get('old:1'))?.data).toEqual({ n: 1 });
+  });
+
+  it('moves a record again that is made anew under its key after it was moved', async () => {
+    const { mill, runnerOf } = await aStore();
+    const runner = runnerOf(sourceOf([aSchedule()]));
+    await onePass(runner);
+    await mill.schedules.remove('nightly');
+    await onePass(runner);
+    expect(runner.results).toMatchObject({ schedules: { created: 2 }, removed: 2 });
+    expect(await mill.schedules.list()).toHaveLength(1);
   });
 
   it('lists an overdue run of a schedule that the new code has created before', async () => {
