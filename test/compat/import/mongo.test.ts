@@ -205,6 +205,28 @@ describe('tidemill import mongodb-cron', () => {
   });
 });
 
+describe('tidemill import mongodb-cron, of documents with other field paths', () => {
+  it('says why nothing is due', async () => {
+    const uri = freshUri();
+    await databaseOf(uri)
+      .collection('tenants')
+      .insertOne({ cron: { at: at(-1_000) } });
+    const { out, code } = await tidemill([
+      'import',
+      'mongodb-cron',
+      '--from',
+      uri,
+      '--store',
+      uri,
+      '--from-collection',
+      'tenants',
+    ]);
+    expect(code).toBe(0);
+    expect(out).toContain('no document has sleepUntil');
+    expect(out).toContain('pass it to mill.documents as fields.sleepUntil');
+  });
+});
+
 describe('tidemill import mongodash', () => {
   const task = { runImmediately: false, runLog: [], lockedTill: null };
   const fill = (uri: string, lockedTill: Date | null = null): Promise<unknown> =>
@@ -279,7 +301,7 @@ describe('tidemill import mongodash', () => {
     expect((await command(uri)).code).toBe(0);
     const tasks = databaseOf(uri).collection<{ _id: string }>('cronTasks');
     const runSince = at(2 * HOUR);
-    await tasks.updateOne({ _id: 'later' }, { $set: { runSince } } as object);
+    await tasks.updateOne({ _id: 'later' }, { $set: { runSince } });
     expect((await command(uri)).code).toBe(0);
     const mill = aMill(mongodb({ uri }));
     expect((await mill.schedules.get('later'))?.nextRunAt).toEqual(runSince);
@@ -287,12 +309,12 @@ describe('tidemill import mongodash', () => {
     const { lastRun, mongodash } = data as { lastRun: unknown; mongodash: unknown };
     // As `cronTask` does at the first registration.
     await mill.schedule({ every: '1h' }, 'later', { lastRun, mongodash });
-    await tasks.updateOne({ _id: 'later' }, { $set: { runSince: at(3 * HOUR) } } as object);
+    await tasks.updateOne({ _id: 'later' }, { $set: { runSince: at(3 * HOUR) } });
     expect(JSON.parse((await command(uri)).out)).toMatchObject({
       cronTasks: ['due'],
       leftOut: [expect.stringContaining('mongodash has planned it again after the new code was started')],
     });
-    await tasks.updateOne({ _id: 'later' }, { $set: { runSince } } as object);
+    await tasks.updateOne({ _id: 'later' }, { $set: { runSince } });
     expect(JSON.parse((await command(uri, '--move')).out)).toMatchObject({
       cronTasks: ['due', 'later'],
       leftOut: [],

@@ -1,7 +1,8 @@
 import { spawn, type ChildProcessWithoutNullStreams } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import { ObjectId } from 'mongodb';
+import { startMongo } from '@tidemill/servers';
+import { MongoClient, ObjectId } from 'mongodb';
 import { describe, expect, inject, it } from 'vitest';
 import type { ImportedJob, ImportedSchedule, Reading, Source } from '../../../src/cli/import/reading.js';
 import { Runner, type Results } from '../../../src/cli/import/runner.js';
@@ -365,6 +366,45 @@ describe('tidemill import, as a process', () => {
     const numbers = await jobs.distinct('data.n');
     expect(numbers).toHaveLength(COUNT + 1);
     expect(await source.countDocuments()).toBe(COUNT + 1);
+  });
+});
+
+describe('tidemill import --move, as a process', () => {
+  it('loses and doubles nothing if it is killed between storing and removing', async () => {
+    await using server = await startMongo({ failPoints: true });
+    const uri = freshUri(server.uri);
+    const agenda = await newAgenda(uri);
+    for (let n = 0; n < 20; n += 1) await agenda.schedule(soon(), 'mail', { n });
+    await agenda.every('0 3 * * *', 'report', {}, { timezone: 'UTC', skipImmediate: true });
+    await agenda.stop();
+    await using own = new MongoClient(server.uri);
+    const db = own.db(new URL(uri).pathname.slice(1));
+    const source = db.collection('agendaJobs');
+    const jobs = db.collection('tidemill_jobs');
+    // Every deletion of this process waits, and fails in the end.
+    const failPoint = { configureFailPoint: 'failCommand' } as const;
+    const data = {
+      failCommands: ['delete'],
+      namespace: source.namespace,
+      blockConnection: true,
+      blockTimeMS: 60_000,
+      errorCode: 11_600,
+    };
+    await own.db('admin').command({ ...failPoint, mode: 'alwaysOn', data });
+    const first = start(['import', 'agenda', '--from', uri, '--store', uri, '--move']);
+    const killed = once(first, 'exit');
+    try {
+      await until('all are stored', async () => (await jobs.countDocuments()) === 21);
+      first.kill('SIGKILL');
+      expect(await killed).toEqual([null, 'SIGKILL']);
+      expect(await source.countDocuments()).toBe(21);
+    } finally {
+      await own.db('admin').command({ ...failPoint, mode: 'off' });
+    }
+    const { report } = await runImport('agenda', { from: uri, store: ['--store', uri] }, ['--move']);
+    expect(report).toMatchObject({ jobs: { created: 0, here: 20 }, schedules: { created: 0, here: 1 } });
+    expect(report).toMatchObject({ removed: 21, left: [] });
+    expect([await source.countDocuments(), await jobs.countDocuments()]).toEqual([0, 21]);
   });
 });
 

@@ -133,8 +133,7 @@ describe('taking over the data of mongodash', () => {
       time: () => mill.time(),
       enqueue: mill.enqueue.bind(mill),
       schedule: async (...[times, name, ...rest]: Parameters<typeof mill.schedule>) => {
-        if (name === 'runs')
-          await cronTasks.updateOne({ _id: 'runs' }, { $set: { runSince: new Date() } } as object);
+        if (name === 'runs') await cronTasks.updateOne({ _id: 'runs' }, { $set: { runSince: new Date() } });
         return mill.schedule(times, name, ...rest);
       },
     };
