@@ -5,6 +5,7 @@ import { defineConfig, type UserConfig } from 'tsdown';
 const library = {
   index: 'src/index.ts',
   'compat-mongodash': 'src/compat/mongodash/index.ts',
+  'compat-mongodash-testing': 'src/compat/mongodash/testing/index.ts',
   'compat-mongodb-cron': 'src/compat/mongodb-cron/index.ts',
   'compat-monque': 'src/compat/monque/index.ts',
   dashboard: 'src/dashboard/index.ts',

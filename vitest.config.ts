@@ -14,7 +14,7 @@ export default defineConfig({
         find: /^tidemill\/(dashboard|documents|embedded|memory|mongodb|postgres|store|testing(?:\/conformance)?)$/,
         replacement: src('$1/index.ts'),
       },
-      { find: /^tidemill\/(compat\/[a-z-]+)$/, replacement: src('$1/index.ts') },
+      { find: /^tidemill\/(compat\/[a-z-]+(?:\/testing)?)$/, replacement: src('$1/index.ts') },
       { find: /^@\//, replacement: fileURLToPath(new URL('examples/frameworks/nextjs/', import.meta.url)) },
     ],
   },

@@ -182,7 +182,7 @@ export function sqliteJobs({ file, cluster, wake, cancel }: Surroundings): JobSt
     strays: async ({ lives, olderThanMs, limit }) =>
       table
         .select(`status = 'processing'`)
-        .filter((job) => !lives.includes(job.leaseToken?.split('.')[0] ?? ''))
+        .filter((job) => !lives.some(({ life }) => life === job.leaseToken?.split('.')[0]))
         .filter((job) => (job.lockedAt?.getTime() ?? 0) < Date.now() - olderThanMs)
         .slice(0, limit)
         .map(recordOf),

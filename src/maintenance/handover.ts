@@ -54,8 +54,8 @@ export interface HandoverOptions<W extends Work, S extends { readonly by: 'holde
 }
 
 export interface StraySearch extends Omit<StrayQuery, 'lives' | 'limit'> {
-  /** Reads which lives are registered, dead ones included. */
-  readonly lives: () => Promise<readonly string[]>;
+  /** Reads which instances are registered, dead ones included. */
+  readonly lives: () => Promise<readonly Instance[]>;
 }
 
 interface UnknownWork {
@@ -112,8 +112,11 @@ export class Handover<W extends Work, S extends { readonly by: 'holder' | 'recla
     if (found.length === 0) return;
     // While this process was paused before the search, others may have registered and claimed what it found. A life
     // registers before it claims, so only a list that is read after the search shows which holders are really gone.
-    const registered = new Set<string | undefined>(await lives());
-    const strays = found.filter(({ leaseToken }) => !registered.has(lifeOf(leaseToken)));
+    const registered = new Map((await lives()).map(({ life, instanceId }) => [life, instanceId]));
+    const strays = found.filter(({ leaseToken, claimedBy }) => {
+      const holder = registered.get(lifeOf(leaseToken) ?? '');
+      return holder === undefined || holder !== claimedBy;
+    });
     if (strays.length > 0) await this.#handOn(strays, {});
   }
 

@@ -186,8 +186,7 @@ export class Reclaimer {
   async #handOnStrays(): Promise<void> {
     const { store, leaseMs, host, detector } = this.#options;
     if (detector.graceMs > 0) return;
-    const lives = async (): Promise<readonly string[]> =>
-      (await readLeases(store.instances)).instances.map(({ life }) => life);
+    const lives = async (): Promise<readonly Instance[]> => (await readLeases(store.instances)).instances;
     for (const handover of host.handovers) {
       await handover.strays({ lives, olderThanMs: leaseMs, legacyAfterMs: Math.max(leaseMs, LEGACY_MS) });
       await handover.handBackUnknown(host.self, leaseMs);

@@ -7,6 +7,8 @@ interface SourceCollection {
   countDocuments(filter: object): Promise<number>;
   /** Deletes a document that `find` has returned, if it is still exactly as it was. Returns whether it did. */
   deleteUnchanged(document: SourceDocument): Promise<boolean>;
+  /** Differs if a document that `find` has returned has changed since. */
+  version(document: SourceDocument): string;
   listIndexes(): { toArray(): Promise<readonly { readonly key: object }[]> };
 }
 
@@ -25,6 +27,12 @@ interface PostgresSource extends AsyncDisposable {
   query(text: string, values?: readonly unknown[]): Promise<readonly SourceRow[]>;
 }
 
+/** Whatever the URL says: a deletion that is not acknowledged, or an old record, would lose work. */
+const SAFE = {
+  readPreference: 'primary',
+  writeConcern: { w: 'majority' },
+} as const;
+
 /** Connects to a MongoDB database that is not a store. */
 export async function openMongoSource(url: string): Promise<MongoSource> {
   const [{ ownClient }, { sourceCollection }] = await Promise.all([
@@ -35,7 +43,7 @@ export async function openMongoSource(url: string): Promise<MongoSource> {
   });
   const client = ownClient(url);
   const database = client.options.dbName;
-  const db = client.db(database);
+  const db = client.db(database, SAFE);
   return {
     database,
     collection: (name) => sourceCollection(db.collection(name)),

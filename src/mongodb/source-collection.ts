@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import type { Collection, Document, ListIndexesCursor } from 'mongodb';
 import { exactId, RAW, readExact } from './exact.js';
 
@@ -10,6 +11,7 @@ interface ExactCollection {
   find(filter: object, options?: object): AsyncIterable<Found>;
   countDocuments(filter: object): Promise<number>;
   deleteUnchanged(document: Found): Promise<boolean>;
+  version(document: Found): string;
   listIndexes(): ListIndexesCursor;
 }
 
@@ -30,6 +32,10 @@ export function sourceCollection(collection: Collection): ExactCollection {
       const unchanged = { $expr: { $eq: ['$$ROOT', { $literal: exact }] } };
       return (await collection.deleteOne({ _id: { $eq: id }, ...unchanged } as object)).deletedCount === 1;
     },
+    version: (document) =>
+      createHash('sha1')
+        .update(stored.get(document) ?? '')
+        .digest('base64'),
     listIndexes: () => collection.listIndexes(),
   };
 }

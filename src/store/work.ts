@@ -15,6 +15,11 @@ export interface Lease {
   /** Null: held by an older program that knows no tokens; then `lockedAt` takes the token's place in preconditions. */
   readonly token: string | null;
   readonly lockedAt: Date | null;
+  /**
+   * `claimedBy` of the work. An older program that claims it leaves the token as it is, so a store that such programs
+   * share has this in its preconditions, too.
+   */
+  readonly holder?: string;
   /** Where the job lives in a sharded collection; absent in stores without shards. */
   readonly part?: number;
   /** The name and `limitKey` of work that has one; a store may free its key by them. */
@@ -219,9 +224,13 @@ export interface Note {
 
 /** Which held work is held under no valid lease. */
 export interface StrayQuery {
-  /** All registered lives, dead ones included: their work is found by `heldBy`. */
-  readonly lives: readonly string[];
-  /** Work under a token of another life is a stray once its `lockedAt` is this old, by the server's clock. */
+  /** All registered instances, dead ones included: their work is found by `heldBy`. */
+  readonly lives: readonly Instance[];
+  /**
+   * Work under a token of another life is a stray once its `lockedAt` is this old, by the server's clock. A store that
+   * older programs share takes work under any token for a stray that none of `lives` holds, but counts as for work without
+   * a token: such a program may have claimed it since, and have left the token as it was.
+   */
   readonly olderThanMs: number;
   /**
    * Work without a token is a stray after max(this, 3 × its heartbeat interval), counted from the later of `lockedAt`
@@ -411,6 +420,7 @@ export const leaseOf = ({
   name,
   leaseToken,
   lockedAt,
+  claimedBy,
   part,
   limitKey,
 }: Work & { readonly limitKey?: string }): Lease => ({
@@ -418,6 +428,7 @@ export const leaseOf = ({
   id,
   token: leaseToken ?? null,
   lockedAt,
+  ...(claimedBy === undefined ? {} : { holder: claimedBy }),
   ...(part === undefined ? {} : { part }),
   ...(limitKey === undefined ? {} : { limit: { name, key: limitKey } }),
 });

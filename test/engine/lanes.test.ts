@@ -367,7 +367,7 @@ describe('lanes of batches by key', () => {
   const jobs = (keys: string): Work[] => Array.from(keys, (limitKey) => aClaimed({ name: 'a', limitKey }));
   const keysOf = (works: readonly Work[] | undefined): string =>
     (works ?? []).map(({ limitKey }) => limitKey).join('');
-  const turns = (lanes: Lanes): unknown => lanes.request(ALONE)?.limits.get('a')?.turns;
+  const turns = (lanes: Lanes): unknown => lanes.request(ALONE, 0)?.limits.get('a')?.turns;
   const run = (lanes: Lanes, ms: number): void => {
     lanes.accept(jobs('z'), 0);
     lanes.next(Infinity);
@@ -405,11 +405,11 @@ describe('lanes of batches by key', () => {
   it('claims as many keys as it has free slots, and a whole batch of each', () => {
     const lanes = byKey({ size: 100, waitMs: 0 });
     expect(turns(lanes)).toEqual({ each: 100, most: 2 });
-    expect(lanes.request(ALONE)).toMatchObject({ total: 200 });
+    expect(lanes.request(ALONE, 0)).toMatchObject({ total: 200 });
     lanes.accept(jobs('xyz'), 0);
     lanes.next(0);
     lanes.next(0);
-    expect(lanes.request(ALONE)).toBeNull();
+    expect(lanes.request(ALONE, 0)).toBeNull();
   });
 
   it('prefetches for as many calls as are soon made, however few jobs each has', () => {
@@ -417,10 +417,10 @@ describe('lanes of batches by key', () => {
     run(lanes, 50);
     expect(turns(lanes)).toEqual({ each: 100, most: 2 + 10 });
     lanes.accept(jobs('klmnopqrstuv'), 0);
-    expect(lanes.request(ALONE)).toBeNull();
+    expect(lanes.request(ALONE, 0)).toBeNull();
     start(lanes);
     expect(lanes.buffered).toBe(10);
-    expect(lanes.request(ALONE)).toBeNull();
+    expect(lanes.request(ALONE, 0)).toBeNull();
   });
 
   it('gathers for as many keys as its slots can call while it waits', () => {

@@ -96,6 +96,7 @@ const APPLICATIONS = {
       'tidemill',
       'tidemill/mongodb',
       'tidemill/compat/mongodash',
+      'tidemill/compat/mongodash/testing',
       'tidemill/compat/mongodb-cron',
       'tidemill/compat/monque',
     ],

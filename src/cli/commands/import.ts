@@ -68,6 +68,7 @@ const withSource = (command: Command): Command =>
       '--lock-lifetime <duration>',
       'a lock older than this is of a dead process (the default of the library)',
     )
+    .option('--yes', 'mongodash: do not ask whether all of its instances are stopped')
     .option('--include-running', 'also import what runs there now; it may run twice')
     .option('--include-lost', 'Agenda, Pulse: also import what a crash has left without a time');
 

@@ -1,7 +1,8 @@
 import type { SourceDocument } from '../../mill/tools.js';
 import { humanInterval, isHuman } from './human-interval.js';
 import { dateOf, textOf } from './mongo-collection.js';
-import type { ImportedSchedule } from './reading.js';
+import { isOwnTime } from './own-time.js';
+import { OWN_KEY, OWN_TIME, type ImportedJob, type ImportedSchedule } from './reading.js';
 
 export type Recurring =
   | { readonly kind: 'left'; readonly reason: string; readonly detail?: string }
@@ -18,6 +19,8 @@ interface Facts {
   readonly now: Date;
   /** When a run began whose process is dead. */
   readonly lostAt: Date | undefined;
+  /** Its failures so far, if its next run is a retry. */
+  readonly past: ImportedJob['past'];
 }
 
 interface Times {
@@ -33,12 +36,13 @@ const FROM_THE_CLOCK = 'its interval counted from the last run there; here it fo
 /** Undefined for a job that does not recur. */
 export function recurring(
   document: SourceDocument,
-  { id, timezone, now, lostAt }: Facts,
+  { id, timezone, now, lostAt, past }: Facts,
 ): Recurring | undefined {
   const interval = document['repeatInterval'] ?? '';
   const repeatAt = textOf(document['repeatAt']);
   if (interval === '' && repeatAt === undefined) return undefined;
-  const found = interval === '' ? timeOfDay(repeatAt ?? '') : timesOf(interval, document['skipDays']);
+  const { skipDays } = document;
+  const found = interval === '' ? timeOfDay(repeatAt ?? '', skipDays) : timesOf(interval, skipDays);
   if ('reason' in found) return found;
   const [startDate, repeatUntil] = [dateOf(document['startDate']), dateOf(document['endDate'])];
   if (repeatUntil !== undefined && repeatUntil <= now)
@@ -47,6 +51,12 @@ export function recurring(
   const zone = textOf(document['repeatTimezone']);
   const paused = document['disabled'] === true;
   const late = nextRunAt !== undefined && nextRunAt <= now && !paused ? nextRunAt : lostAt;
+  const isOwn =
+    nextRunAt !== undefined && !paused && !found.isDistance && isOwnTime(found.times, zone, nextRunAt);
+  const runAt = late ?? (isOwn ? nextRunAt : undefined);
+  // A run that was cut off was at a time of the schedule.
+  const isMoved = isOwn && runAt === nextRunAt;
+  const isSingle = document['type'] === 'single';
   const startAt = found.isDistance ? (nextRunAt ?? startDate) : startDate;
   return {
     kind: 'schedule',
@@ -56,11 +66,24 @@ export function recurring(
       startAt,
       repeatUntil,
       // Of a `single` job there is one per name, which is our default key, too.
-      uniqueKey: document['type'] === 'single' ? undefined : id,
+      uniqueKey: isSingle ? undefined : id,
       paused,
-      overdue: late === undefined ? undefined : { id: `${id}@${late.toISOString()}`, runAt: late },
+      separateRun:
+        runAt === undefined
+          ? undefined
+          : {
+              id: `${id}@${runAt.toISOString()}`,
+              runAt,
+              isOwnTime: isMoved,
+              past: isMoved ? past : undefined,
+            },
     },
-    differs: [...found.differs, ...(zone === undefined && !found.isDistance ? [NO_ZONE] : [])],
+    differs: [
+      ...found.differs,
+      ...(isSingle ? [] : [OWN_KEY]),
+      ...(isMoved && late === undefined ? [OWN_TIME] : []),
+      ...(zone === undefined && !found.isDistance ? [NO_ZONE] : []),
+    ],
   };
 }
 
@@ -105,7 +128,7 @@ function cronWithout(text: string, skipDays: unknown): Times | (Recurring & { ki
 }
 
 /** `3:30pm`, `15:30` or `3pm`; Agenda takes any phrase. */
-function timeOfDay(text: string): Times | (Recurring & { kind: 'left' }) {
+function timeOfDay(text: string, skipDays: unknown): Times | (Recurring & { kind: 'left' }) {
   const found = /^(?<hour>\d{1,2})(?::(?<minute>\d\d))?\s*(?<half>am|pm)?$/iu.exec(text.trim());
   const { hour = '', minute = '0', half } = found?.groups ?? {};
   const known = found !== null && (half !== undefined || text.includes(':'));
@@ -113,5 +136,5 @@ function timeOfDay(text: string): Times | (Recurring & { kind: 'left' }) {
     half === undefined ? Number(hour) : (Number(hour) % 12) + (half.toLowerCase() === 'pm' ? 12 : 0);
   if (!known || hours > 23 || Number(minute) > 59)
     return { kind: 'left', reason: 'its repeatAt is not a plain time of day', detail: text };
-  return { times: `${String(Number(minute))} ${String(hours)} * * *`, isDistance: false, differs: [] };
+  return cronWithout(`${String(Number(minute))} ${String(hours)} * * *`, skipDays);
 }

@@ -77,6 +77,7 @@ export async function openAgenda(library: Dialect['library'], options: SourceOpt
     mapping: MAPPING,
     count: () => countsOf(documents),
     read: (now) => batches(documents.all(UNFINISHED), (document) => read(dialect, document, options, now)),
+    version: (record) => documents.version(record),
     remove: (records) => documents.remove(records),
     [Symbol.asyncDispose]: () => documents[Symbol.asyncDispose](),
   };
@@ -122,6 +123,7 @@ function read(dialect: Dialect, document: SourceDocument, options: SourceOptions
     timezone: options.timezone,
     now,
     lostAt: isStale ? lockedAt : undefined,
+    past: pastOfRun(document, base),
   });
   if (found !== undefined) return recurringReading(common, found, { ...base, name }, differs, left);
   if (document['disabled'] === true) return left('it is disabled there, and has no schedule to pause');
@@ -213,6 +215,23 @@ function pastOf(
     failKind: 'error',
     firstFailedAt: failedAt,
   };
+}
+
+/**
+ * The same for a recurring job whose last run failed. Pulse counts the failures of all runs together, and starts, so one
+ * run has `attempts` retries after each first attempt.
+ */
+function pastOfRun(
+  document: SourceDocument,
+  base: { readonly retryPolicy?: RetryPolicy | undefined },
+): (Past & { failed: false }) | undefined {
+  const [failedAt, finishedAt] = ['failedAt', 'lastFinishedAt'].map((field) => dateOf(document[field]));
+  if (failedAt === undefined || (finishedAt !== undefined && failedAt < finishedAt)) return undefined;
+  const past = pastOf(document, base);
+  if (past === undefined || past.failCount === 0) return past;
+  const starts = Math.max(1, numberOf(document['runCount']) ?? 1);
+  const inRun = ((starts - 1) % ((numberOf(document['attempts']) ?? 0) + 1)) + 1;
+  return { ...past, failCount: Math.min(past.failCount, inRun) };
 }
 
 function failure(document: SourceDocument, failedAt: Date): Past & { failed: true } {

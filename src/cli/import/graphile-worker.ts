@@ -1,6 +1,6 @@
 /** Reads the jobs of graphile-worker 0.14 and newer. */
 import type { SourceRow } from '../../mill/tools.js';
-import { openTables, unchangedOnly, type Tables } from './postgres-tables.js';
+import { openTables, unchangedOnly, versionOf, type Tables } from './postgres-tables.js';
 import {
   failedPast,
   priorityOf,
@@ -60,6 +60,7 @@ export async function openGraphile(options: SourceOptions): Promise<Source> {
     mapping: MAPPING,
     count: () => countsOf(tables),
     read: () => readAll(tables, options),
+    version: versionOf,
     remove: (records) => remove(tables, records as readonly GraphileRow[]),
     [Symbol.asyncDispose]: () => tables[Symbol.asyncDispose](),
   };

@@ -24,6 +24,7 @@ export interface ImportFlags {
   readonly lockLifetime?: string;
   readonly includeRunning?: boolean;
   readonly includeLost?: boolean;
+  readonly yes?: boolean;
 }
 
 /** `--follow` looks for new records this often, or more rarely if that takes long. */

@@ -49,6 +49,10 @@ export class MongoCollection implements AsyncDisposable {
     return this.#source.collection(this.#name).listIndexes().toArray();
   }
 
+  version(document: unknown): string {
+    return this.#source.collection(this.#name).version(document as SourceDocument);
+  }
+
   /** Deletes documents that are still exactly as they were read. */
   async remove(documents: readonly unknown[]): Promise<readonly boolean[]> {
     const collection = this.#source.collection(this.#name);

@@ -4,6 +4,7 @@
  */
 import type { TakenOver, TakeOverOptions } from '../../compat/mongodash/take-over/take-over.js';
 import { recordedAnswer } from '../audit.js';
+import { confirmed } from '../confirm.js';
 import type { Session } from '../context.js';
 import { CliError, Exit } from '../exit.js';
 import { clean } from '../render/text.js';
@@ -21,6 +22,9 @@ const loading = () =>
 const counted = (count: number): string => count.toLocaleString('en-US');
 const sum = (tasks: readonly Taken[], part: 'total' | 'written'): number =>
   tasks.reduce((all, task) => all + task[part], 0);
+
+const STOPPED =
+  'An instance of mongodash that waits for its next cron task cannot be seen. Are all of its instances stopped?';
 
 const MAPPING = [
   ['completed, document unchanged', 'a completed task: it does not run again'],
@@ -45,6 +49,8 @@ export async function importMongodash(session: Session, flags: ImportFlags): Pro
       'The database has nothing of mongodash. Name the right one in --from; if you passed globalsCollection to init, add --from-collection with its name.',
     );
   printMapping(out, MAPPING);
+  if (!dryRun && found.cronTasks.length > 0 && !(await confirmed(session, STOPPED, flags.yes)))
+    return Exit.FAILED;
   const take = (): Promise<TakenOver> =>
     withBar(session, sum(found.reactiveTasks, 'total'), (onProgress) =>
       takeOverFrom(flags.from, { ...where, move, onProgress }),

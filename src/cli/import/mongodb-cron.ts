@@ -18,16 +18,25 @@ const MAPPING = [
 ] as const;
 
 const FIELD = 'sleepUntil';
+const OTHER_PATH = [
+  'no document has sleepUntil',
+  'this check knows the default fields only: if you pass sleepUntilFieldPath to MongoCron, pass it to mill.documents as fields.sleepUntil',
+] as const;
 
 export async function openMongodbCron(options: SourceOptions): Promise<Source> {
   if (options.collection === undefined)
     throw new CliError(Exit.USAGE, 'Name the collection of the documents with --from-collection.');
   const documents = await MongoCollection.open(options.url, options.collection);
+  const [hasAny, hasField] = await Promise.all([
+    documents.count({}),
+    documents.count({ [FIELD]: { $exists: true } }),
+  ]);
   const hasIndex = (await documents.indexes()).some(({ key }) => Object.keys(key)[0] === FIELD);
   return {
     place: documents.place,
     mapping: [
       ...MAPPING,
+      ...(hasAny > 0 && hasField === 0 ? [OTHER_PATH] : []),
       ...(hasIndex
         ? []
         : [
@@ -43,6 +52,7 @@ export async function openMongodbCron(options: SourceOptions): Promise<Source> {
         documents.all({ $or: [{ [FIELD]: { $ne: null } }, { interval: { $type: 'string' } }] }),
         (document) => check(document, options),
       ),
+    version: (record) => documents.version(record),
     remove: async (records) => records.map(() => false),
     [Symbol.asyncDispose]: () => documents[Symbol.asyncDispose](),
   };

@@ -1,7 +1,17 @@
 /** Reads the jobs of Monque, whose shape is nearly ours. */
 import type { SourceDocument } from '../../mill/tools.js';
 import { dateOf, MongoCollection, numberOf, textOf } from './mongo-collection.js';
-import { failedPast, batches, type Count, type Reading, type Source, type SourceOptions } from './reading.js';
+import { isOwnTime } from './own-time.js';
+import {
+  failedPast,
+  batches,
+  OWN_KEY,
+  OWN_TIME,
+  type Count,
+  type Reading,
+  type Source,
+  type SourceOptions,
+} from './reading.js';
 
 const LOCK_LIFETIME_MS = 1_800_000;
 const FINISHED = { status: { $in: ['completed', 'cancelled'] } };
@@ -20,6 +30,7 @@ export async function openMonque(options: SourceOptions): Promise<Source> {
     mapping: MAPPING,
     count: () => countsOf(documents),
     read: (now) => batches(documents.all({ $nor: [FINISHED] }), (document) => read(document, options, now)),
+    version: (record) => documents.version(record),
     remove: (records) => documents.remove(records),
     [Symbol.asyncDispose]: () => documents[Symbol.asyncDispose](),
   };
@@ -40,10 +51,10 @@ function read(document: SourceDocument, options: SourceOptions, now: Date): Read
   const common = { key, name: name ?? '', record: document };
   const status = document['status'];
   if (name === undefined) return { kind: 'left', ...common, reason: 'it has no name' };
-  const lockedAt = status === 'processing' ? dateOf(document['lockedAt']) : undefined;
+  const lockedAt = status === 'processing' ? lastSign(document) : undefined;
   const isLost =
-    lockedAt !== undefined &&
-    now.getTime() - lockedAt.getTime() > (options.lockLifetimeMs ?? LOCK_LIFETIME_MS);
+    status === 'processing' &&
+    now.getTime() - (lockedAt?.getTime() ?? 0) > (options.lockLifetimeMs ?? LOCK_LIFETIME_MS);
   if (status === 'processing' && !isLost && !options.includeRunning)
     return {
       kind: 'left',
@@ -80,6 +91,12 @@ function read(document: SourceDocument, options: SourceOptions, now: Date): Read
   };
 }
 
+/** The last sign of life of a run. */
+function lastSign(document: SourceDocument): Date | undefined {
+  const signs = ['lockedAt', 'lastHeartbeat'].flatMap((field) => dateOf(document[field])?.getTime() ?? []);
+  return signs.length === 0 ? dateOf(document['updatedAt']) : new Date(Math.max(...signs));
+}
+
 function scheduleOf(
   common: { readonly key: string; readonly name: string; readonly record: SourceDocument },
   facts: { readonly interval: string; readonly data: unknown; readonly runAt: Date; readonly id: string },
@@ -88,19 +105,31 @@ function scheduleOf(
   now: Date,
 ): Reading {
   const { interval, data, runAt, id } = facts;
+  const key = textOf(document['uniqueKey']);
+  const ownTime = isOwnTime(interval, undefined, runAt);
   return {
     kind: 'schedule',
     ...common,
     schedule: {
       name: common.name,
       // Without a key, Monque keeps one more at each call.
-      uniqueKey: textOf(document['uniqueKey']) ?? id,
+      uniqueKey: key ?? id,
       times: interval,
       timezone,
       data,
-      overdue: runAt <= now ? { id: `${id}@${runAt.toISOString()}`, runAt } : undefined,
+      separateRun:
+        runAt <= now || ownTime
+          ? {
+              id: `${id}@${runAt.toISOString()}`,
+              runAt,
+              isOwnTime: ownTime,
+              past: pastOf(document, false),
+            }
+          : undefined,
     },
     differs: [
+      ...(key === undefined ? [OWN_KEY] : []),
+      ...(ownTime && runAt > now ? [OWN_TIME] : []),
       'Monque has no zones: its times were those of the old process, and are read in the zone of --timezone',
     ],
   };

@@ -1,7 +1,7 @@
 /** Reads the queues of pg-boss 10 to 12. */
 import type { RetryPolicy } from '../../index.js';
 import type { SourceRow } from '../../mill/tools.js';
-import { openTables, unchangedOnly, type Tables } from './postgres-tables.js';
+import { openTables, unchangedOnly, versionOf, type Tables } from './postgres-tables.js';
 import {
   failedPast,
   priorityOf,
@@ -48,6 +48,9 @@ interface BossRow extends SourceRow {
   readonly running_ms?: string | null;
 }
 
+/** The queue through which a run of a schedule goes to its own queue. */
+const FORWARDED = '__pgboss__send-it';
+const LIVE = "state::text in ('created', 'retry', 'active')";
 const OWN = String.raw`\_\_pgboss\_\_%`;
 const UNIQUE: readonly unknown[] = ['short', 'stately', 'exclusive'];
 const PLAIN: readonly unknown[] = [null, undefined, '', 'standard', ...UNIQUE];
@@ -65,6 +68,7 @@ export async function openPgBoss(options: SourceOptions): Promise<Source> {
     mapping: MAPPING,
     count: () => countsOf(tables),
     read: () => readAll(tables, options),
+    version: versionOf,
     remove: (records) => remove(tables, records as readonly BossRow[]),
     [Symbol.asyncDispose]: () => tables[Symbol.asyncDispose](),
   };
@@ -77,6 +81,10 @@ async function countsOf({ query, name }: Tables): Promise<readonly Count[]> {
     [OWN],
   );
   const [schedules] = await query(`select count(*)::integer as count from ${name('schedule')}`);
+  const [forwarded] = await query(
+    `select count(*)::integer as count from ${name('job')} where name = $1 and ${LIVE}`,
+    [FORWARDED],
+  );
   const isOver = (state: string): boolean => state === 'completed' || state === 'cancelled';
   return [
     ...(rows as readonly { state: string; count: number }[]).map((row) => ({
@@ -84,6 +92,9 @@ async function countsOf({ query, name }: Tables): Promise<readonly Count[]> {
       finished: isOver(row.state),
     })),
     { state: 'schedules', count: schedules?.['count'] as number },
+    ...((forwarded?.['count'] as number) > 0
+      ? [{ state: 'runs of schedules on their way', count: forwarded?.['count'] as number }]
+      : []),
   ];
 }
 
@@ -95,6 +106,12 @@ async function* readAll(tables: Tables, options: SourceOptions): AsyncGenerator<
      left join ${name('queue')} q on q.name = s.name order by s.name`,
   );
   if (schedules.length > 0) yield schedules.map((row) => scheduleOf(row, options));
+  const forwarded = await query(
+    `select j.*, j.xmin::text as row_version, row_to_json(q) as queue from ${name('job')} j
+     left join ${name('queue')} q on q.name = j.data ->> 'name' where j.name = $1 and j.${LIVE} order by j.id`,
+    [FORWARDED],
+  );
+  if (forwarded.length > 0) yield forwarded.map((row) => forwardedOf(row as BossRow));
   // Version 10 has an interval, `expire_in`.
   const expire =
     "coalesce((to_jsonb(j) ->> 'expire_seconds')::float8, extract(epoch from (to_jsonb(j) ->> 'expire_in')::interval)::float8)";
@@ -189,6 +206,30 @@ function pastOf(
   };
 }
 
+/** A run of a schedule that has not reached its queue. */
+function forwardedOf(row: BossRow): Reading {
+  const { name, data, options: own } = (row.data ?? {}) as Partial<ScheduleRow>;
+  const common = { key: `${FORWARDED}/${row.id}`, name: name ?? '', record: row };
+  if (name === undefined) return { kind: 'left', ...common, reason: 'it is a run of an unknown queue' };
+  const given = givenOf({ queue: row['queue'] as ScheduleRow['queue'], options: own ?? null });
+  const { priority, differs } = priorityOf(typeof given.priority === 'number' ? given.priority : 0);
+  return {
+    kind: 'job',
+    ...common,
+    job: {
+      id: `pg-boss:${FORWARDED}/${row.id}`,
+      name,
+      data: data ?? null,
+      runAt: row.start_after,
+      createdAt: row.created_on,
+      priority,
+      retryPolicy: retriesOf(given),
+      timeoutMs: timeoutOf(given),
+    },
+    differs,
+  };
+}
+
 interface ScheduleRow extends SourceRow {
   readonly name: string;
   readonly key?: string;
@@ -206,11 +247,7 @@ function scheduleOf(found: SourceRow, { timezone }: SourceOptions): Reading {
   const common = { key: `schedule ${name}${key === '' ? '' : ` (${key})`}`, name, record: row };
   if (row.kind !== undefined && row.kind !== 'cron')
     return { kind: 'left', ...common, reason: `its times are of the kind ${row.kind}, and not cron text` };
-  const given = {
-    ...DEFAULTS,
-    ...known(row.queue ?? {}),
-    ...known(camelOf(row.options ?? {})),
-  } as unknown as BossRow;
+  const given = givenOf(row);
   const { priority, differs } = priorityOf(typeof given.priority === 'number' ? given.priority : 0);
   return {
     kind: 'schedule',
@@ -231,6 +268,10 @@ function scheduleOf(found: SourceRow, { timezone }: SourceOptions): Reading {
 
 /** What a queue has if nothing else is said. */
 const DEFAULTS = { retry_limit: 2, retry_delay: 0, retry_backoff: false };
+
+/** The options of a schedule, and of the jobs that it makes: its own, then those of its queue. */
+const givenOf = ({ queue, options }: Pick<ScheduleRow, 'queue' | 'options'>): BossRow =>
+  ({ ...DEFAULTS, ...known(queue ?? {}), ...known(camelOf(options ?? {})) }) as unknown as BossRow;
 
 /** Leaves out what is null, which means the default. */
 const known = (options: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> =>

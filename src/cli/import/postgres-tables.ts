@@ -65,6 +65,9 @@ export async function openTables(
   };
 }
 
+/** The transaction that wrote a row last. */
+export const versionOf = (row: unknown): string => String((row as SourceRow)['row_version']);
+
 /**
  * Runs a statement for rows that still have the version with which they were read. `row_version` is the transaction that
  * wrote the row last, so any change of it counts.

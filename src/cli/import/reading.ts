@@ -32,9 +32,26 @@ export interface ImportedSchedule {
   readonly retryPolicy?: RetryPolicy | undefined;
   readonly timeoutMs?: number | undefined;
   readonly paused?: boolean | undefined;
-  /** A run that was due and has not started: it becomes a job of its own, with this id. */
-  readonly overdue?: { readonly id: string; readonly runAt: Date } | undefined;
+  /** A run that the schedule does not make: it becomes a job. */
+  readonly separateRun?: SeparateRun | undefined;
 }
+
+/** A run of a recurring job that was due and has not started, or whose time is none of the schedule's. */
+export interface SeparateRun {
+  readonly id: string;
+  readonly runAt: Date;
+  /** True for a retry, or a run that was moved by hand: no schedule here has that run, whenever it was created. */
+  readonly isOwnTime?: boolean;
+  readonly past?: ImportedJob['past'];
+}
+
+/** Said of a recurring job with a `separateRun` at a time of its own. */
+export const OWN_TIME =
+  'its next run is at none of its times: a retry, or moved by hand. It becomes a job beside the schedule';
+
+/** Said of a recurring job whose key the code of its user does not know. */
+export const OWN_KEY =
+  'it has a key of its own here: if your code calls mill.schedule for it, remove one of the two schedules';
 
 /** What one record of the source becomes here. */
 export type Reading = {
@@ -63,6 +80,8 @@ export interface Source extends AsyncDisposable {
   count(): Promise<readonly Count[]>;
   /** All records that are not finished, in a fixed order. */
   read(now: Date): AsyncIterable<readonly Reading[]>;
+  /** Differs if a record has changed since it was read. */
+  version(record: unknown): string;
   /** Removes records that are stored here by now, each only if it is still as it was read. Returns which it removed. */
   remove(records: readonly unknown[]): Promise<readonly boolean[]>;
 }

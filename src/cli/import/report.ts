@@ -42,9 +42,13 @@ export function printResults(out: Output, results: Results, { dryRun, move, chec
   }
   if (move) out.print(`  removed    ${counted(removed)} from the source`);
   if (otherNames > 0) out.print(`  skipped    ${counted(otherNames)} of other names`);
+  if (!dryRun && !move && !checksOnly && jobs.created > 0) out.print('', REPEATED);
   groups(out, 'Not quite as it was', differs);
   groups(out, checksOnly ? 'To look at' : 'Not imported', left);
 }
+
+const REPEATED =
+  '  The source still has these jobs. A repeated import finds them here by id, until they have ended and their retention, or somebody, has removed them: then it would import them, and they would run again. --move rules that out.';
 
 const heading = (dryRun: boolean, checksOnly: boolean): string =>
   checksOnly ? 'Checked' : dryRun ? 'Would import' : 'Imported';

@@ -64,8 +64,11 @@ export class Runner {
   readonly #counts = { created: 0, failed: 0, here: 0, schedules: 0, schedulesHere: 0, removed: 0 };
   #served = 0;
   #otherNames = 0;
-  /** What later passes of this process skip: it is stored, whatever becomes of it here. */
-  readonly #done = new Set<string>();
+  /**
+   * What later passes of this process skip, whatever becomes of it here, unless it changes there: by key, its version, or
+   * null once it was listed.
+   */
+  readonly #done = new Map<string, string | null>();
   /** What changed while it was moved, and is tried once more. */
   readonly #undone = new Set<string>();
 
@@ -111,13 +114,24 @@ export class Runner {
         this.#served += 1;
         for (const differs of reading.differs ?? []) add(this.#left, differs, reading.key);
       }
-      if (!isStorable(reading) || this.#done.has(reading.key)) continue;
+      if (!isStorable(reading) || this.#isDone(reading)) continue;
       const refused = storing.refusal(reading);
       if (refused === undefined) open.push(reading);
       else this.#note(reading, refused);
     }
     if (dryRun) for (const reading of open) this.#note(reading, { outcome: 'created' });
     else await this.#store(open);
+  }
+
+  /** A record that was stored and has changed there is listed once: what is stored here may be running. */
+  #isDone({ key, record }: Storable): boolean {
+    const done = this.#done.get(key);
+    if (done === undefined) return false;
+    if (done !== null && done !== this.#options.source.version(record)) {
+      this.#done.set(key, null);
+      add(this.#final, CHANGED, key);
+    }
+    return true;
   }
 
   async #store(readings: readonly Storable[]): Promise<void> {
@@ -127,10 +141,13 @@ export class Runner {
     for (const [at, reading] of jobs.entries()) stored.set(reading, answers[at] as Stored);
     for (const reading of readings)
       if (reading.kind === 'schedule') stored.set(reading, await this.#options.storing.schedule(reading));
-    if (this.#options.move) await this.#move(stored);
+    const { move, source } = this.#options;
+    if (move) await this.#move(stored);
     for (const [reading, answer] of stored) {
       this.#note(reading, answer);
-      if (answer.outcome !== 'left' || answer.isFinal === true) this.#done.add(reading.key);
+      // What was moved is gone there: a record of its key is a new one.
+      if (answer.outcome !== 'left' && !move) this.#done.set(reading.key, source.version(reading.record));
+      if (answer.outcome === 'left' && answer.isFinal === true) this.#done.set(reading.key, null);
     }
   }
 

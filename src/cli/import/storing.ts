@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { OptionError, StoreError, type NamedItem, type Store, type Tidemill } from '../../index.js';
 import { checkName, checkPayload, NEVER, parseSchedule, retryRule, type NewJob } from '../../mill/tools.js';
-import type { ImportedJob, ImportedSchedule, Reading } from './reading.js';
+import type { ImportedJob, ImportedSchedule, Reading, SeparateRun } from './reading.js';
 
 type JobReading = Extract<Reading, { kind: 'job' }>;
 type ScheduleReading = Extract<Reading, { kind: 'schedule' }>;
@@ -25,6 +25,7 @@ const KEYLESS = 'it shares its unique key with another imported job, and has non
 const COVERED = 'a live job here has its name and unique key: that one stands for it';
 export const CHANGED = 'it changed there after it was stored here: it is in both';
 const OTHER_PAYLOAD = 'a schedule of its name and key is here with another payload: it is in both';
+const SEPARATE = 'it has a run at a time of its own, and its schedule is here already: run it once by hand';
 const OVERDUE = 'it has a run that is overdue, and its schedule is here already: run it once by hand';
 
 /** When a schedule begins that is not paused yet. */
@@ -122,16 +123,16 @@ export class StoreRecorder {
   }
 
   /**
-   * Creates a schedule, unless there is one of its name and key: that may have been changed since. The run that is
-   * overdue comes first, so that a crash in between loses none. A paused one is created with a far beginning, paused,
+   * Creates a schedule, unless there is one of its name and key: that may have been changed since. The run that the
+   * schedule does not make comes first, so that a crash in between loses none. A paused one is created with a far beginning, paused,
    * and only then gets its times, so that it never runs in between; a repeated call finishes that.
    */
   async schedule({ schedule }: ScheduleReading): Promise<Stored> {
-    const { name, uniqueKey = name, data, overdue, priority, paused = false } = schedule;
+    const { name, uniqueKey = name, separateRun, paused = false } = schedule;
     const known = await again(() => this.#store.jobs.schedule(name, uniqueKey));
     const isBegun = known?.startAt?.getTime() === FAR.getTime();
     if (known !== undefined && !isBegun) return this.#found(schedule, known);
-    if (overdue !== undefined) await this.#enqueue([itemOf({ ...overdue, name, data, priority })]);
+    if (separateRun !== undefined) await this.#run(schedule, separateRun);
     if (paused) {
       await this.#put({ ...schedule, startAt: FAR, repeatUntil: undefined });
       await again(() => this.#mill.schedules.pause(name, uniqueKey));
@@ -141,13 +142,19 @@ export class StoreRecorder {
     return { outcome: 'created' };
   }
 
+  async #run(schedule: ImportedSchedule, { id, runAt, past }: SeparateRun): Promise<void> {
+    const { name, data, priority, retryPolicy, timeoutMs } = schedule;
+    const job = { id, name, data, runAt, priority, retryPolicy, timeoutMs, past };
+    await (past === undefined ? this.#enqueue([itemOf(job)]) : this.#insert([job]));
+  }
+
   async #put({ name, times, data, timezone, uniqueKey = name, ...rest }: ImportedSchedule): Promise<void> {
     const { startAt, repeatUntil, priority, retryPolicy, timeoutMs: timeout } = rest;
     const options = optional({ startAt, repeatUntil, priority, retryPolicy, timeout });
     await again(() => this.#mill.schedule(times, name, data, { timezone, uniqueKey, ...options }));
   }
 
-  async #found({ times, timezone, overdue }: ImportedSchedule, known: StoredJob): Promise<Stored> {
+  async #found({ times, timezone, separateRun }: ImportedSchedule, known: StoredJob): Promise<Stored> {
     const { repeatInterval = '', timezone: zone = 'UTC', createdAt } = known;
     if (repeatInterval !== parseSchedule('import', times, timezone).text || zone !== timezone)
       return {
@@ -155,10 +162,11 @@ export class StoreRecorder {
         reason: 'a schedule of its name and key is here with other times: that one stays',
         detail: `${repeatInterval} (${zone}), there ${times} (${timezone})`,
       };
+    if (separateRun === undefined) return { outcome: 'here' };
+    const { id, runAt, isOwnTime = false } = separateRun;
     // A run that came due after the schedule was created is one of its own.
-    if (overdue !== undefined && overdue.runAt < createdAt && (await this.#job(overdue.id)) === undefined)
-      return { outcome: 'left', reason: OVERDUE, detail: overdue.runAt.toISOString() };
-    return { outcome: 'here' };
+    if ((!isOwnTime && runAt >= createdAt) || (await this.#job(id)) !== undefined) return { outcome: 'here' };
+    return { outcome: 'left', reason: isOwnTime ? SEPARATE : OVERDUE, detail: runAt.toISOString() };
   }
 
   /**
@@ -186,10 +194,10 @@ export class StoreRecorder {
   /** Takes a record out again that this run has stored, since the source changed it meanwhile; not if it has run. */
   async undo(reading: JobReading | ScheduleReading): Promise<boolean> {
     if (reading.kind === 'job') return this.#takeOut(reading.job);
-    const { name, uniqueKey = name, overdue } = reading.schedule;
+    const { name, uniqueKey = name, separateRun } = reading.schedule;
     const known = await again(() => this.#store.jobs.schedule(name, uniqueKey));
     if (known?.status !== 'pending' || (known.history ?? []).length > 0) return false;
-    if (overdue !== undefined && !(await this.#takeOut(overdue))) return false;
+    if (separateRun !== undefined && !(await this.#takeOut(separateRun))) return false;
     return again(() => this.#mill.schedules.remove(name, uniqueKey));
   }
 

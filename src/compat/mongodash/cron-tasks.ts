@@ -24,6 +24,8 @@ interface Registered {
   readonly task: TaskFunction;
   /** False while `cronTaskFilter` refuses it. */
   isServed: boolean;
+  /** Kept in its schedule. */
+  origin?: Pick<CronState, 'mongodash'>;
 }
 
 const FIRST = 10;
@@ -88,7 +90,7 @@ async function plan({ base }: Connection, taskId: TaskId, next: NextRun, state: 
 async function perform(
   connection: Connection,
   taskId: TaskId,
-  { task, interval }: Registered,
+  { task, interval, origin }: Registered,
 ): Promise<void> {
   const { onInfo } = connection;
   const startedAt = new Date();
@@ -121,7 +123,10 @@ async function perform(
   }
   const next = await nextOrLater(connection, taskId, interval);
   const error = failure === undefined ? null : String(failure.error);
-  const nextRunDate = await plan(connection, taskId, next, { lastRun: { startedAt, finishedAt, error } });
+  const nextRunDate = await plan(connection, taskId, next, {
+    lastRun: { startedAt, finishedAt, error },
+    ...origin,
+  });
   const message = `Cron task '${taskId}' scheduled to ${nextRunDate.toISOString()}.`;
   onInfo({ message, taskId, code: CODE_CRON_TASK_SCHEDULED, nextRunDate });
   if (failure !== undefined) throw failure.error;
@@ -192,7 +197,8 @@ function askAgain(connection: Connection): void {
 }
 
 /** Plans the first run of a task that is new, or whose interval has changed. */
-async function planFirst(connection: Connection, taskId: TaskId, interval: Interval): Promise<void> {
+async function planFirst(connection: Connection, taskId: TaskId, registered: Registered): Promise<void> {
+  const { interval } = registered;
   const { base } = connection;
   const now = await base.time();
   const next = await nextRun(whereOf(taskId), interval, now, connection.options.cronExpressionParserOptions);
@@ -201,15 +207,17 @@ async function planFirst(connection: Connection, taskId: TaskId, interval: Inter
   const dueAt = stored?.nextRunAt ?? undefined;
   const text = typeof next.when === 'string' ? next.when : `@every ${String(next.when.every)}ms`;
   const isSame = stored?.cron === text && (next.startAt !== undefined || stored.timezone === next.timezone);
-  const { lastRun } = state;
+  const { lastRun, mongodash } = state;
+  const origin = mongodash === undefined ? {} : { mongodash };
+  registered.origin = origin;
   if (dueAt !== undefined && state.takenOver === true) {
     const isOverdue = dueAt <= now;
     // Before the schedule moves on: after a crash in between, the same id asks for the same run.
     if (isOverdue)
       await base.enqueue(taskId, undefined, { id: takenOverId(taskId, dueAt), uniqueKey: IMMEDIATELY });
-    await plan(connection, taskId, isOverdue ? next : { ...next, startAt: dueAt }, { lastRun });
+    await plan(connection, taskId, isOverdue ? next : { ...next, startAt: dueAt }, { lastRun, ...origin });
   } else if (dueAt === undefined || (!isSame && typeof interval !== 'function'))
-    await plan(connection, taskId, next, { lastRun });
+    await plan(connection, taskId, next, { lastRun, ...origin });
 }
 
 /** Registers a task that runs at an interval, on one instance at a time. Waits for `init`. */
@@ -220,7 +228,7 @@ export async function cronTask(taskId: TaskId, interval: Interval, task: TaskFun
   const registered: Registered = { interval, task, isServed: false };
   tasks.set(taskId, registered);
   try {
-    await planFirst(connection, taskId, interval);
+    await planFirst(connection, taskId, registered);
   } catch (error) {
     tasks.delete(taskId);
     throw error;

@@ -69,7 +69,7 @@ export {
   type WaitUntilReactiveTasksIdleOptions,
   type WhitelistResolution,
   type WhitelistRule,
-} from './testing.js';
+} from './testing/helpers.js';
 export type {
   CronPagedResult,
   CronTaskQuery,

@@ -15,6 +15,8 @@ export interface CronState {
   } | null;
   /** Set on a schedule that was taken over from mongodash: its next run stays, whatever the interval says. */
   readonly takenOver?: boolean;
+  /** Stays on what was taken over, so that a repeated take-over knows it: the `runSince` that mongodash had then. */
+  readonly mongodash?: { readonly dueAt: Date };
 }
 
 /** The unique key of a run that was asked for. */

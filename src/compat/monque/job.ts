@@ -1,11 +1,12 @@
 /** The shape of a job in Monque, and what it becomes here. */
+import { createHash } from 'node:crypto';
 import { JobStatus, type Job as MillJob } from '../../index.js';
 import { ObjectId } from './object-id.js';
 
 export { JobStatus };
 
 export interface Job<T = unknown> {
-  /** An ObjectId; a text for schedules, which have ids of their own. */
+  /** `toHexString` of schedules, and of their failed runs, returns a text of another form. */
   readonly _id?: ObjectId;
   readonly name: string;
   readonly data: T;
@@ -63,12 +64,41 @@ export const isValidJobStatus = (value: unknown): value is JobStatus =>
 /** The key of a schedule that was given none. */
 export const OWN_KEY = 'monque:';
 
+/**
+ * The id of a record that is a text here. Its texts are that text, which all methods take; its bytes are a digest, so a
+ * query of the collection needs `String(_id)`.
+ */
+class TextId extends ObjectId {
+  readonly #text: string;
+
+  constructor(text: string) {
+    super(createHash('sha256').update(text).digest().subarray(0, 12));
+    this.#text = text;
+  }
+
+  override toHexString(): string {
+    return this.#text;
+  }
+
+  override toString(): string {
+    return this.#text;
+  }
+
+  override toJSON(): string {
+    return this.#text;
+  }
+
+  override equals(other: Parameters<ObjectId['equals']>[0]): boolean {
+    return (typeof other === 'string' ? other : other?.toHexString()) === this.#text;
+  }
+}
+
 /** A job as Monque shows it: what it is not is absent, and not null. */
 export function toPersisted<T>(job: MillJob<T>): PersistedJob<T> {
   const { id, name, data, status, nextRunAt, failCount, createdAt, updatedAt, lockedAt, uniqueKey } = job;
   const { claimedBy, lastHeartbeat, heartbeatInterval, failReason, repeatInterval } = job;
   return {
-    _id: ObjectId.isValid(id) ? new ObjectId(id) : (id as unknown as ObjectId),
+    _id: ObjectId.isValid(id) ? new ObjectId(id) : new TextId(id),
     name,
     data,
     status,

@@ -306,9 +306,11 @@ export class Monque extends EventEmitter<{ [K in keyof MonqueEventMap]: [MonqueE
     const jobs = this.#ready().jobs;
     const found = await jobs.get(id);
     if (found === undefined || found.status === 'cancelled') return found ? toPersisted(found) : null;
-    if (found.status !== 'pending') throw stateError(found, 'cancel');
-    const { job } = await jobs.cancel(id);
+    // `cancel` would also stop a job that has begun to run since it was read.
+    const { count } = await jobs.cancelMany({ ids: id, status: 'pending' });
+    const job = await jobs.get(id);
     if (job === undefined) return null;
+    if (count === 0 && job.status !== 'cancelled') throw stateError(job, 'cancel');
     const cancelled = toPersisted(job);
     this.emit('job:cancelled', { job: cancelled });
     return cancelled;

@@ -69,12 +69,13 @@ export async function strays(
   { lives, olderThanMs, legacyAfterMs, limit }: StrayQuery,
 ): Promise<readonly JobRecord[]> {
   const now = table.context.clock.now();
+  const known = new Set(lives.map(({ life }) => life));
   return table
     .all((row) => {
       if (row.status !== 'processing') return false;
       const life = lifeOf(row.leaseToken);
       const locked = row.lockedAt?.getTime() ?? 0;
-      if (life !== undefined) return !lives.includes(life) && locked < now - olderThanMs;
+      if (life !== undefined) return !known.has(life) && locked < now - olderThanMs;
       const lastSign = Math.max(locked, row.lastHeartbeat?.getTime() ?? 0);
       return lastSign < now - Math.max(legacyAfterMs, 3 * (row.heartbeatInterval ?? 0));
     })

@@ -19,6 +19,7 @@ const mine = (lease: Lease): Filter<JobDocument> => ({
   _id: lease.key as Key,
   status: 'processing',
   leaseToken: lease.token,
+  ...(lease.holder === undefined ? {} : { claimedBy: lease.holder }),
   ...(lease.part === undefined ? {} : { part: lease.part }),
 });
 
@@ -32,7 +33,9 @@ export async function held(
   const byId = new Map(rows.map((row) => [toText(row._id), row]));
   return leases.map((lease) => {
     const row = byId.get(toText(lease.key));
-    return row !== undefined && (row['leaseToken'] ?? null) === lease.token ? toRecord(row) : undefined;
+    const isHeld =
+      (row?.['leaseToken'] ?? null) === lease.token && (row?.['claimedBy'] ?? undefined) === lease.holder;
+    return row !== undefined && isHeld ? toRecord(row) : undefined;
   });
 }
 
@@ -115,13 +118,20 @@ export async function strays(mongo: Mongo, query: StrayQuery): Promise<readonly 
     $lt: [time, { $subtract: ['$$NOW', ms] }],
   });
   const lastSign = { $max: ['$lockedAt', '$lastHeartbeat'] };
-  const patience = { $max: [legacyAfterMs, { $multiply: [3, { $ifNull: ['$heartbeatInterval', 0] }] }] };
-  const known = new RegExp(`^(?:${lives.length === 0 ? '-' : lives.join('|')})\\.`, 'u');
+  const patience = (ms: number): Document => ({
+    $max: [ms, { $multiply: [3, { $ifNull: ['$heartbeatInterval', 0] }] }],
+  });
+  const registered = lives.map(({ instanceId, life }) => ({
+    claimedBy: instanceId,
+    leaseToken: tokensOf(life),
+  }));
   const filter: Filter<JobDocument> = {
     status: 'processing',
+    // An older program that claims a job leaves the token of its last holder: it is held only by whom both fields name.
+    ...(registered.length === 0 ? {} : { $nor: registered }),
     $or: [
-      { leaseToken: { $type: 'string', $not: known }, $expr: before('$lockedAt', olderThanMs) },
-      { leaseToken: null, $expr: before(lastSign, patience) },
+      { leaseToken: { $type: 'string' }, $expr: before(lastSign, patience(olderThanMs)) },
+      { leaseToken: null, $expr: before(lastSign, patience(legacyAfterMs)) },
     ],
   };
   const options = { hint: 'tidemill_held', limit, batchSize: limit + 1, projection: WITHOUT_PAYLOAD };

@@ -90,7 +90,7 @@ function groupsOf(settlements: readonly Settlement[]): Settlement[][] {
     const { lease, status, ifRev, remove = false, set, by, historyLimit, releases } = settlement;
     const own = ifRev === undefined && lease.token !== null ? '' : lease.id;
     const shape = [remove, own, by, historyLimit, keptMs(set), releases !== undefined, ...Object.keys(set)];
-    const key = [lease.token, status, ...shape].join('|');
+    const key = [lease.token, lease.holder, status, ...shape].join('|');
     const group = groups.get(key);
     if (group === undefined) groups.set(key, [settlement]);
     else group.push(settlement);
@@ -99,7 +99,7 @@ function groupsOf(settlements: readonly Settlement[]): Settlement[][] {
 }
 
 /**
- * The lease must still be the holder's. Work that goes back to pending must have no cancel request, and a schedule must
+ * The lease must still be the holder's: an older program that has claimed the job since has left the token. Work that goes back to pending must have no cancel request, and a schedule must
  * be at the expected revision.
  */
 function preconditionOf(mongo: Mongo, group: readonly Settlement[]): Filter<JobDocument> {
@@ -108,6 +108,7 @@ function preconditionOf(mongo: Mongo, group: readonly Settlement[]): Filter<JobD
     _id: { $in: group.map((settlement) => settlement.lease.key as Key) },
     status: 'processing',
     leaseToken: lease.token,
+    ...(lease.holder === undefined ? {} : { claimedBy: lease.holder }),
     ...(lease.token === null ? { lockedAt: lease.lockedAt } : {}),
     ...(status === 'pending'
       ? { cancelRequestedAt: null }
@@ -261,7 +262,7 @@ async function oneByOne(mongo: Mongo, settlements: readonly Settlement[]): Promi
 /** Tells whose settlement was written, whose work was lost, and whose changed meanwhile. */
 async function judge(mongo: Mongo, settlements: readonly Settlement[]): Promise<SettleAnswer[]> {
   const filter = { _id: { $in: settlements.map(({ lease }) => lease.key as Key) } };
-  const options = { projection: { leaseToken: 1, status: 1, lockedAt: 1 } };
+  const options = { projection: { leaseToken: 1, status: 1, lockedAt: 1, claimedBy: 1 } };
   const rows = await findExact(mongo.jobs, filter, options, BSON_OPTIONS).toArray();
   const byId = new Map(rows.map((row) => [toText(row._id), row]));
   return settlements.map(({ lease, remove = false, by }) => {
@@ -273,6 +274,7 @@ async function judge(mongo: Mongo, settlements: readonly Settlement[]): Promise<
 }
 
 function sameHolder(row: JobDocument, lease: Settlement['lease']): boolean {
+  if ((row['claimedBy'] ?? undefined) !== lease.holder) return false;
   if (lease.token !== null) return row['leaseToken'] === lease.token;
   const lockedAt = row['lockedAt'] instanceof Date ? row['lockedAt'].getTime() : null;
   return (row['leaseToken'] ?? null) === null && lockedAt === (lease.lockedAt?.getTime() ?? null);

@@ -108,7 +108,7 @@ export async function strays(
   all: readonly Source[],
   { lives, olderThanMs, limit }: StrayQuery,
 ): Promise<readonly TaskRecord[]> {
-  const known = new RegExp(`^(?:${lives.length === 0 ? '-' : lives.join('|')})\\.`, 'u');
+  const known = new RegExp(`^(?:${lives.map(({ life }) => life).join('|') || '-'})\\.`, 'u');
   const filter = {
     status: { $in: RUNNING },
     leaseToken: { $not: known },

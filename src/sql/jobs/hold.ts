@@ -111,7 +111,7 @@ export async function strays({ driver, names }: Sql, query: StrayQuery): Promise
       else split_part(lease_token, '.', 1) <> all(${texts('$1')}) and ${before('locked_at', '$2::double precision')}
     end limit $4::integer`,
   );
-  const values = [JSON.stringify(lives), olderThanMs, legacyAfterMs, limit];
+  const values = [JSON.stringify(lives.map(({ life }) => life)), olderThanMs, legacyAfterMs, limit];
   return run('look for strays', () => records(driver, text, values));
 }
 

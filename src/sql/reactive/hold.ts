@@ -70,6 +70,6 @@ export async function strays(
      limit $3::integer`,
   );
   return run('look for stray tasks', () =>
-    records(sql.driver, text, [JSON.stringify(lives), olderThanMs, limit]),
+    records(sql.driver, text, [JSON.stringify(lives.map(({ life }) => life)), olderThanMs, limit]),
   );
 }

@@ -186,7 +186,7 @@ describe('what Agenda leaves behind', () => {
       aJob({ repeatInterval: '0 3 * * *', skipDays: [0, 6], name: 'weekdays' }),
       aJob({ repeatInterval: '2 days', skipDays: [0], name: 'distance' }),
       aJob({ repeatAt: 'tomorrow at noon', name: 'phrase' }),
-      aJob({ repeatAt: '3:30pm', name: 'daily' }),
+      aJob({ repeatAt: '3:30pm', skipDays: [0, 6], name: 'daily' }),
       aJob({ repeatInterval: '0 3 * * *', endDate: at(-HOUR), name: 'ended' }),
       aJob({ priority: '99', name: 'important' }),
       aJob({ repeatInterval: '0 3 * * *', repeatTimezone: 'UTC', lockedAt: at(-HOUR), name: 'cut off' }),
@@ -209,6 +209,8 @@ describe('what Agenda leaves behind', () => {
       'its lock was older than the lock lifetime: its run was lost, and begins again here': 1,
       'it names no zone: its times were those of the old process, and are read in the zone of --timezone': 2,
       'its priority is beyond -10 to 10, and becomes the nearest of these': 1,
+      'it has a key of its own here: if your code calls mill.schedule for it, remove one of the two schedules': 3,
+      'its next run is at none of its times: a retry, or moved by hand. It becomes a job beside the schedule': 2,
     });
     expect(report.left.find(({ reason }) => reason.includes('it runs there now'))?.examples).toEqual([
       running._id.toHexString(),
@@ -220,7 +222,7 @@ describe('what Agenda leaves behind', () => {
     expect(
       (await mill.schedules.get('weekdays', (await mill.schedules.list('weekdays'))[0]!.uniqueKey))?.cron,
     ).toBe('0 3 * * 1,2,3,4,5');
-    expect((await mill.schedules.list('daily'))[0]?.cron).toBe('30 15 * * *');
+    expect((await mill.schedules.list('daily'))[0]?.cron).toBe('30 15 * * 1,2,3,4,5');
     // The schedule, and the run whose process died.
     expect((await mill.jobs.find({ name: 'cut off' })).items).toHaveLength(2);
   });
@@ -265,6 +267,17 @@ describe('what Agenda leaves behind', () => {
     expect(await jobs.countDocuments()).toBe(0);
   });
 
+  it('is removed for certain, whatever write concern the URL names', async () => {
+    const uri = freshUri();
+    const jobs = collectionOf(uri, 'agendaJobs');
+    await jobs.insertMany([aJob({}), aJob({})]);
+    const from = `${uri}${uri.includes('?') ? '&' : '?'}w=0&readPreference=secondaryPreferred`;
+    const { report } = await runImport('agenda', { from, store: ['--store', uri] }, ['--move']);
+    expect(report).toMatchObject({ jobs: { created: 2 }, removed: 2, left: [] });
+    expect(await jobs.countDocuments()).toBe(0);
+    expect(await collectionOf(uri, 'tidemill_jobs').countDocuments()).toBe(2);
+  });
+
   it('takes string ids, a lock lifetime, one name alone, and another collection', async () => {
     const uri = freshUri();
     const jobs = client.db(databaseOf(uri)).collection<Record<string, unknown> & { _id: string }>('meteor');
@@ -280,6 +293,38 @@ describe('what Agenda leaves behind', () => {
 });
 
 describe('the retries of Pulse', () => {
+  it('go on where they were, also those of a recurring job', async () => {
+    const uri = freshUri();
+    const old = await newPulse(uri);
+    const options = { attempts: 3, backoff: { type: 'fixed', delay: HOUR } };
+    old.define('flaky', () => Promise.reject(new Error('no answer')), options);
+    await old.every('0 3 1 1 *', 'flaky', { n: 1 }, { ...options, timezone: 'UTC' });
+    const jobs = collectionOf(uri, 'pulseJobs');
+    await jobs.updateOne({ name: 'flaky' }, { $set: { nextRunAt: new Date() } });
+    await old.start();
+    await until(
+      'it failed once',
+      async () => (await jobs.countDocuments({ failCount: 1, lockedAt: null })) === 1,
+    );
+    await close(old);
+    const { report } = await runImport('pulse', placeOf(uri), ['--move']);
+    expect(report).toMatchObject({ schedules: { created: 1 }, removed: 1, left: [] });
+    expect(reasonsOf(report.differs)).toEqual({
+      'its next run is at none of its times: a retry, or moved by hand. It becomes a job beside the schedule': 1,
+    });
+    const mill = aMill(mongodb({ uri }));
+    expect(await mill.schedules.get('flaky')).toMatchObject({ cron: '0 3 1 1 *' });
+    const found = (await mill.jobs.find({ name: 'flaky', status: 'pending' })).items;
+    const [retry] = found.filter(({ repeatInterval }) => repeatInterval === undefined);
+    expect(retry).toMatchObject({
+      data: { n: 1 },
+      failCount: 1,
+      error: 'no answer',
+      retryPolicy: { type: 'fixed', interval: HOUR, maxAttempts: 4 },
+    });
+    expect(retry!.runAt.getTime()).toBeGreaterThan(Date.now() + HOUR / 2);
+  });
+
   it('go on where they were', async () => {
     const uri = freshUri();
     const old = await newPulse(uri);

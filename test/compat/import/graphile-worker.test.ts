@@ -1,6 +1,10 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
 import type { Pool } from 'pg';
 import { describe, expect, inject, it } from 'vitest';
 import type { Tidemill } from '../../../src/index.js';
+import type { TerminalOptions } from '../../cli/terminal.js';
 import { aMill, until } from '../../support/mills.js';
 import { freshPostgres, freshSchema, rawPool } from '../../support/stores.js';
 import { placeOrders, workOn } from '../apps/graphile-worker.js';
@@ -9,6 +13,7 @@ import { reasonsOf, runImport } from './imports.js';
 import { loadGraphile } from './originals.js';
 
 const HOUR = 3_600_000;
+const main = fileURLToPath(new URL('../../../src/cli/main.ts', import.meta.url));
 const pool: Pool = rawPool();
 
 function places() {
@@ -19,12 +24,17 @@ function places() {
     there: { connectionString: url, schema: theirs },
     jobs: `${theirs}._private_jobs`,
     mill: (): Tidemill => aMill(freshPostgres({ schema })),
-    run: (flags: readonly string[] = []) =>
-      runImport('graphile-worker', { from: url, store: ['--store', url, '--schema', schema] }, [
-        '--from-schema',
-        theirs,
-        ...flags,
-      ]),
+    args: [
+      ...['import', 'graphile-worker', '--from', url, '--from-schema', theirs],
+      ...['--store', url, '--schema', schema],
+    ],
+    run: (flags: readonly string[] = [], terminal: TerminalOptions = {}) =>
+      runImport(
+        'graphile-worker',
+        { from: url, store: ['--store', url, '--schema', schema] },
+        ['--from-schema', theirs, ...flags],
+        terminal,
+      ),
   };
 }
 
@@ -175,6 +185,56 @@ describe('tidemill import graphile-worker', () => {
       await addJob('mail', { to: 'bob' });
     });
     expect((await run(['--move'])).report).toMatchObject({ jobs: { created: 2 }, removed: 2, left: [] });
+    expect((await pool.query(`select 1 from ${jobs}`)).rows).toEqual([]);
+  });
+
+  it('loses and doubles nothing if it is killed between storing and removing', async () => {
+    const { there, jobs, mill: open, args, run } = places();
+    await adding(there, async (addJob) => {
+      for (let n = 0; n < 20; n += 1) await addJob('mail', { n });
+    });
+    const mill = open();
+    // Locked rows hold up the removal only.
+    const holder = await pool.connect();
+    await holder.query('begin');
+    await holder.query(`select 1 from ${jobs} for update`);
+    const first = spawn(process.execPath, ['--import', 'tsx', main, ...args, '--move']);
+    const killed = once(first, 'exit');
+    await until('all are stored', async () => (await mill.jobs.count({ name: 'mail' })) === 20);
+    const blocked = `from pg_stat_activity where application_name = 'tidemill import' and query like '%' || $1 || '%'`;
+    await until('it removes them', async () => {
+      const { rows } = await pool.query(`select 1 ${blocked} and wait_event_type = 'Lock'`, [there.schema]);
+      return rows.length === 1;
+    });
+    first.kill('SIGKILL');
+    expect(await killed).toEqual([null, 'SIGKILL']);
+    await pool.query(`select pg_terminate_backend(pid) ${blocked}`, [there.schema]);
+    await holder.query('rollback');
+    holder.release();
+    expect((await pool.query(`select 1 from ${jobs}`)).rows).toHaveLength(20);
+    const { report } = await run(['--move']);
+    expect(report).toMatchObject({ jobs: { created: 0, here: 20 }, removed: 20, left: [] });
+    expect((await pool.query(`select 1 from ${jobs}`)).rows).toEqual([]);
+    expect(await mill.jobs.count({ name: 'mail' })).toBe(20);
+  });
+
+  it('follows what old producers still add, until it is interrupted', async () => {
+    const { there, jobs, mill: open, run } = places();
+    const add = (n: number): Promise<void> =>
+      adding(there, async (addJob) => {
+        await addJob('mail', { n });
+      });
+    await add(1);
+    const end = new AbortController();
+    const following = run(['--follow', '--move'], { interrupt: end.signal });
+    const mill = open();
+    const here = (count: number): Promise<unknown> =>
+      until(`${String(count)} are here`, async () => (await mill.jobs.count({ name: 'mail' })) === count);
+    await here(1);
+    await add(2);
+    await here(2);
+    end.abort();
+    expect((await following).report).toMatchObject({ jobs: { created: 2 }, removed: 2, left: [] });
     expect((await pool.query(`select 1 from ${jobs}`)).rows).toEqual([]);
   });
 });

@@ -94,6 +94,69 @@ describe('tidemill import monque, of schedules without a unique key', () => {
   });
 });
 
+describe('tidemill import monque, of recurring jobs and running ones', () => {
+  const aRecurring = (fields: object): object => ({
+    _id: new ObjectId(),
+    name: 'report',
+    data: { n: 1 },
+    status: 'pending',
+    repeatInterval: '0 3 * * *',
+    failCount: 0,
+    createdAt: at(-HOUR),
+    updatedAt: at(-HOUR),
+    ...fields,
+  });
+  const nextAt = (hour: number): Date => {
+    const time = new Date(Date.now() + 24 * HOUR);
+    time.setUTCHours(hour, 0, 0, 0);
+    return time;
+  };
+
+  it('keeps a retry of a recurring job, with its failures, beside the schedule', async () => {
+    const uri = freshUri();
+    const jobs = databaseOf(uri).collection('monque_jobs');
+    const nextRunAt = new Date(Math.floor(Date.now() / 1_000) * 1_000 + HOUR + 7);
+    await jobs.insertMany([
+      aRecurring({ uniqueKey: 'retried', nextRunAt, failCount: 3, failReason: 'no answer' }),
+      // At three o'clock in the zone of the old process, which may be any.
+      aRecurring({ uniqueKey: 'regular', nextRunAt: nextAt(5) }),
+    ]);
+    const { report } = await runImport('monque', placeOf(uri), ['--move']);
+    expect(report).toMatchObject({ schedules: { created: 2 }, removed: 2, left: [] });
+    const mill = aMill(mongodb({ uri }));
+    const separate = (await mill.jobs.find({ name: 'report' })).items.filter(
+      ({ repeatInterval }) => repeatInterval === undefined,
+    );
+    expect(separate).toMatchObject([{ runAt: nextRunAt, failCount: 3, error: 'no answer', data: { n: 1 } }]);
+  });
+
+  it('lists a retry of a recurring job whose schedule the new code has made before', async () => {
+    const uri = freshUri();
+    const jobs = databaseOf(uri).collection('monque_jobs');
+    await aMill(mongodb({ uri })).schedule('0 3 * * *', 'report', { n: 1 }, { uniqueKey: 'k' });
+    await jobs.insertOne(aRecurring({ uniqueKey: 'k', nextRunAt: at(HOUR), failCount: 1, failReason: 'no' }));
+    const { report } = await runImport('monque', placeOf(uri), ['--move']);
+    expect(report.removed).toBe(0);
+    expect(reasonsOf(report.left)).toEqual({
+      'it has a run at a time of its own, and its schedule is here already: run it once by hand': 1,
+    });
+  });
+
+  it('tells by its last heartbeat whether a job still runs', async () => {
+    const uri = freshUri();
+    const running = { status: 'processing', repeatInterval: '', claimedBy: 'x', nextRunAt: at(-HOUR) };
+    const jobs = databaseOf(uri).collection('monque_jobs');
+    await jobs.insertMany([
+      aRecurring({ ...running, name: 'long', lockedAt: at(-HOUR), lastHeartbeat: at(-1_000) }),
+      aRecurring({ ...running, name: 'odd', lastHeartbeat: at(-HOUR) }),
+      aRecurring({ ...running, name: 'bare' }),
+    ]);
+    const { report } = await runImport('monque', placeOf(uri), ['--move']);
+    expect(report).toMatchObject({ jobs: { created: 2 }, removed: 2 });
+    expect(await jobs.distinct('name')).toEqual(['long']);
+  });
+});
+
 describe('tidemill import mongodb-cron', () => {
   it('checks documents that the library has worked on, and says which mean something else here', async () => {
     const uri = freshUri();
@@ -142,6 +205,28 @@ describe('tidemill import mongodb-cron', () => {
   });
 });
 
+describe('tidemill import mongodb-cron, of documents with other field paths', () => {
+  it('says why nothing is due', async () => {
+    const uri = freshUri();
+    await databaseOf(uri)
+      .collection('tenants')
+      .insertOne({ cron: { at: at(-1_000) } });
+    const { out, code } = await tidemill([
+      'import',
+      'mongodb-cron',
+      '--from',
+      uri,
+      '--store',
+      uri,
+      '--from-collection',
+      'tenants',
+    ]);
+    expect(code).toBe(0);
+    expect(out).toContain('no document has sleepUntil');
+    expect(out).toContain('pass it to mill.documents as fields.sleepUntil');
+  });
+});
+
 describe('tidemill import mongodash', () => {
   const task = { runImmediately: false, runLog: [], lockedTill: null };
   const fill = (uri: string, lockedTill: Date | null = null): Promise<unknown> =>
@@ -169,7 +254,7 @@ describe('tidemill import mongodash', () => {
     await db.collection(globals).insertOne({ _id: '_mongodash_planner_meta', tasks } as never);
   };
   const command = (uri: string, ...flags: string[]) =>
-    tidemill(['import', 'mongodash', '--from', uri, '--json', ...flags]);
+    tidemill(['import', 'mongodash', '--from', uri, '--json', '--yes', ...flags]);
 
   it('takes cron tasks over as schedules, once, after a dry run that writes nothing', async () => {
     const uri = freshUri();
@@ -183,6 +268,75 @@ describe('tidemill import mongodash', () => {
     expect(schedules.map(({ name }) => name).sort()).toEqual(['due', 'later']);
     expect(await mill.jobs.count({ name: 'due', uniqueKey: 'immediately' })).toBe(1);
     expect((await mill.audit.list()).items.map(({ action }) => action)).toEqual(['import', 'import']);
+  });
+
+  it('asks whether all instances are stopped, since one that waits leaves no trace', async () => {
+    const uri = freshUri();
+    await fill(uri);
+    const { code, err } = await tidemill(['import', 'mongodash', '--from', uri]);
+    expect(code).toBe(2);
+    expect(err).toContain('waits for its next cron task cannot be seen');
+    expect(err).toContain('--yes');
+    expect(await databaseOf(uri).listCollections({}, { nameOnly: true }).toArray()).toHaveLength(1);
+  });
+
+  it('lists and leaves cron tasks whose schedules the new code has made before', async () => {
+    const uri = freshUri();
+    await fill(uri);
+    await aMill(mongodb({ uri })).schedule({ every: '1h' }, 'due', { lastRun: null });
+    const expected = {
+      cronTasks: ['later'],
+      leftOut: [
+        expect.stringContaining('cron task "due": the new code has made its schedule before the take-over'),
+      ],
+    };
+    expect(JSON.parse((await command(uri, '--dry-run')).out)).toMatchObject(expected);
+    expect(JSON.parse((await command(uri, '--move')).out)).toMatchObject(expected);
+    expect(await databaseOf(uri).collection('cronTasks').distinct('_id')).toEqual(['due']);
+  });
+
+  it('knows what it has taken over after the new code has run it, and writes again what mongodash has run', async () => {
+    const uri = freshUri();
+    await fill(uri);
+    expect((await command(uri)).code).toBe(0);
+    const tasks = databaseOf(uri).collection<{ _id: string }>('cronTasks');
+    const runSince = at(2 * HOUR);
+    await tasks.updateOne({ _id: 'later' }, { $set: { runSince } });
+    expect((await command(uri)).code).toBe(0);
+    const mill = aMill(mongodb({ uri }));
+    expect((await mill.schedules.get('later'))?.nextRunAt).toEqual(runSince);
+    const { data } = (await mill.schedules.get('later'))!;
+    const { lastRun, mongodash } = data as { lastRun: unknown; mongodash: unknown };
+    // As `cronTask` does at the first registration.
+    await mill.schedule({ every: '1h' }, 'later', { lastRun, mongodash });
+    await tasks.updateOne({ _id: 'later' }, { $set: { runSince: at(3 * HOUR) } });
+    expect(JSON.parse((await command(uri)).out)).toMatchObject({
+      cronTasks: ['due'],
+      leftOut: [expect.stringContaining('mongodash has planned it again after the new code was started')],
+    });
+    await tasks.updateOne({ _id: 'later' }, { $set: { runSince } });
+    expect(JSON.parse((await command(uri, '--move')).out)).toMatchObject({
+      cronTasks: ['due', 'later'],
+      leftOut: [],
+    });
+    expect(await tasks.countDocuments()).toBe(0);
+  });
+
+  it('lists and leaves reactive tasks that the new code has planned before', async () => {
+    const uri = freshUri();
+    await fillReactive(uri);
+    const db = databaseOf(uri);
+    await db
+      .collection('docs_tidemill_tasks')
+      .insertOne({ _id: { task: 'copy', id: 'a' } as never, task: 'copy', createdAt: new Date() });
+    const { out } = await command(uri, '--move');
+    expect(JSON.parse(out)).toMatchObject({
+      leftOut: [
+        '1 records of reactive task "copy": the new code was started before the take-over and has planned ' +
+          'these documents; what mongodash had handled runs again',
+      ],
+    });
+    expect(await db.collection('docs_tasks').countDocuments()).toBe(1);
   });
 
   it('reports cron tasks that have no time', async () => {

@@ -250,4 +250,26 @@ describe('tidemill import pg-boss', () => {
     expect(rows).toEqual([{ name: 'done' }]);
     expect((await pool.query(`select 1 from ${bossSchema}.schedule`)).rows).toEqual([]);
   });
+
+  it('takes runs of schedules that have not reached their queue', async () => {
+    const { boss, bossSchema, mill: open, run } = places();
+    const old = await boss();
+    await old.createQueue('report', { retryLimit: 5, retryDelay: 3, expireInSeconds: 60 });
+    await stop(old);
+    const forwarded = { name: 'report', key: '', data: { region: 'north' }, options: { priority: 4 } };
+    await pool.query(`insert into ${bossSchema}.job (name, data) values ('__pgboss__send-it', $1)`, [
+      forwarded,
+    ]);
+    const { report } = await run(['--move']);
+    expect(report.found).toMatchObject({ 'runs of schedules on their way': 1 });
+    expect(report).toMatchObject({ jobs: { created: 1 }, removed: 1, left: [] });
+    expect((await open().jobs.find({ name: 'report' })).items).toMatchObject([
+      {
+        data: { region: 'north' },
+        priority: 4,
+        timeoutMs: 60_000,
+        retryPolicy: { type: 'fixed', interval: 3_000, maxAttempts: 6 },
+      },
+    ]);
+  });
 });

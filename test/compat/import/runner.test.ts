@@ -1,7 +1,8 @@
 import { spawn, type ChildProcessWithoutNullStreams } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import { ObjectId } from 'mongodb';
+import { startMongo } from '@tidemill/servers';
+import { MongoClient, ObjectId } from 'mongodb';
 import { describe, expect, inject, it } from 'vitest';
 import type { ImportedJob, ImportedSchedule, Reading, Source } from '../../../src/cli/import/reading.js';
 import { Runner, type Results } from '../../../src/cli/import/runner.js';
@@ -46,6 +47,7 @@ const sourceOf = (page: readonly Reading[], changed: readonly unknown[] = []): S
   async *read() {
     yield page;
   },
+  version: String,
   remove: async (records) => records.map((record) => !changed.includes(record)),
   [Symbol.asyncDispose]: async () => undefined,
 });
@@ -56,7 +58,7 @@ const IN_BOTH = 'it changed there after it was stored here: it is in both';
 async function aStore(): Promise<{
   mill: Tidemill;
   /** A runner for several passes. */
-  runnerOf: (source: Source) => Runner;
+  runnerOf: (source: Source, move?: boolean) => Runner;
   /** Stores records in a process that is killed when it pauses a schedule. */
   killed: (source: Source) => Promise<unknown>;
   take: (source: Source, move?: boolean) => Promise<Results>;
@@ -207,17 +209,47 @@ describe('an import', () => {
     expect(await mill.jobs.count({})).toBe(0);
   });
 
+  it('lists a record once that changes there while its copies are followed', async () => {
+    const { mill, runnerOf } = await aStore();
+    let page = [aJob(1), aJob(2)];
+    const source = {
+      ...sourceOf([]),
+      async *read() {
+        yield page;
+      },
+    };
+    const runner = runnerOf(source, false);
+    await onePass(runner);
+    page = [{ ...aJob(1, { data: { n: 'changed' } }), record: 'changed' }, aJob(2)];
+    await onePass(runner);
+    page = [{ ...aJob(1), record: 'changed again' }, aJob(2)];
+    await onePass(runner);
+    expect(runner.results.jobs).toEqual({ created: 2, failed: 0, here: 0 });
+    expect(reasonsOf(runner.results.left)).toEqual({ [IN_BOTH]: 1 });
+    expect((await mill.jobs.get('old:1'))?.data).toEqual({ n: 1 });
+  });
+
+  it('moves a record again that is made anew under its key after it was moved', async () => {
+    const { mill, runnerOf } = await aStore();
+    const runner = runnerOf(sourceOf([aSchedule()]));
+    await onePass(runner);
+    await mill.schedules.remove('nightly');
+    await onePass(runner);
+    expect(runner.results).toMatchObject({ schedules: { created: 2 }, removed: 2 });
+    expect(await mill.schedules.list()).toHaveLength(1);
+  });
+
   it('lists an overdue run of a schedule that the new code has created before', async () => {
     const { mill, take } = await aStore();
     await mill.schedule('0 3 * * *', 'nightly');
     const overdue = { id: 'old:nightly@1', runAt: new Date(1) };
-    const results = await take(sourceOf([aSchedule({ overdue })]), true);
+    const results = await take(sourceOf([aSchedule({ separateRun: overdue })]), true);
     expect(results).toMatchObject({ schedules: { created: 0, here: 0 }, removed: 0 });
     expect(reasonsOf(results.left)).toEqual({
       'it has a run that is overdue, and its schedule is here already: run it once by hand': 1,
     });
     const covered = { id: 'old:nightly@2', runAt: new Date(Date.now() + 1) };
-    expect((await take(sourceOf([aSchedule({ overdue: covered })]), true)).removed).toBe(1);
+    expect((await take(sourceOf([aSchedule({ separateRun: covered })]), true)).removed).toBe(1);
   });
 
   it('runs no disabled recurring job if it is killed before it has paused the schedule', async () => {
@@ -258,10 +290,13 @@ describe('an import', () => {
 
   it('runs an overdue run of a schedule once, however often it is imported', async () => {
     const { mill, take } = await aStore();
-    const page = [aSchedule({ overdue: { id: 'old:nightly@1', runAt: new Date(1) } })];
+    const retryPolicy = { type: 'fixed', interval: 5, maxAttempts: 2 } as const;
+    const separateRun = { id: 'old:nightly@1', runAt: new Date(1) };
+    const page = [aSchedule({ separateRun, retryPolicy, timeoutMs: 9_000 })];
     expect((await take(sourceOf(page))).schedules).toEqual({ created: 1, here: 0 });
     expect((await take(sourceOf(page))).schedules).toEqual({ created: 0, here: 1 });
     expect((await mill.jobs.find({ name: 'nightly' })).items.map(({ id }) => id)).toContain('old:nightly@1');
+    expect(await mill.jobs.get('old:nightly@1')).toMatchObject({ retryPolicy, timeoutMs: 9_000 });
     await mill.jobs.remove('old:nightly@1');
     await take(sourceOf(page));
     expect(await mill.jobs.get('old:nightly@1')).toBeUndefined();
@@ -331,6 +366,45 @@ describe('tidemill import, as a process', () => {
     const numbers = await jobs.distinct('data.n');
     expect(numbers).toHaveLength(COUNT + 1);
     expect(await source.countDocuments()).toBe(COUNT + 1);
+  });
+});
+
+describe('tidemill import --move, as a process', () => {
+  it('loses and doubles nothing if it is killed between storing and removing', async () => {
+    await using server = await startMongo({ failPoints: true });
+    const uri = freshUri(server.uri);
+    const agenda = await newAgenda(uri);
+    for (let n = 0; n < 20; n += 1) await agenda.schedule(soon(), 'mail', { n });
+    await agenda.every('0 3 * * *', 'report', {}, { timezone: 'UTC', skipImmediate: true });
+    await agenda.stop();
+    await using own = new MongoClient(server.uri);
+    const db = own.db(new URL(uri).pathname.slice(1));
+    const source = db.collection('agendaJobs');
+    const jobs = db.collection('tidemill_jobs');
+    // Every deletion of this process waits, and fails in the end.
+    const failPoint = { configureFailPoint: 'failCommand' } as const;
+    const data = {
+      failCommands: ['delete'],
+      namespace: source.namespace,
+      blockConnection: true,
+      blockTimeMS: 60_000,
+      errorCode: 11_600,
+    };
+    await own.db('admin').command({ ...failPoint, mode: 'alwaysOn', data });
+    const first = start(['import', 'agenda', '--from', uri, '--store', uri, '--move']);
+    const killed = once(first, 'exit');
+    try {
+      await until('all are stored', async () => (await jobs.countDocuments()) === 21);
+      first.kill('SIGKILL');
+      expect(await killed).toEqual([null, 'SIGKILL']);
+      expect(await source.countDocuments()).toBe(21);
+    } finally {
+      await own.db('admin').command({ ...failPoint, mode: 'off' });
+    }
+    const { report } = await runImport('agenda', { from: uri, store: ['--store', uri] }, ['--move']);
+    expect(report).toMatchObject({ jobs: { created: 0, here: 20 }, schedules: { created: 0, here: 1 } });
+    expect(report).toMatchObject({ removed: 21, left: [] });
+    expect([await source.countDocuments(), await jobs.countDocuments()]).toEqual([0, 21]);
   });
 });
 

@@ -1,7 +1,10 @@
 import { Decimal128, Double, Long, MongoClient } from 'mongodb';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { fetchPackages } from '../../../scripts/fetch.mjs';
+import { ranMeanwhile, signsOfLife, takeOverCron } from '../../../src/compat/mongodash/take-over/cron.js';
 import { takeOver, type TakenOver } from '../../../src/compat/mongodash/take-over/take-over.js';
+import { mongodb } from '../../../src/mongodb/index.js';
+import { aMill } from '../../support/mills.js';
 import { runOn, type Pair } from '../../support/originals.js';
 import { freshUri } from '../../support/stores.js';
 import { tidemill } from '../../cli/terminal.js';
@@ -69,7 +72,7 @@ beforeAll(async () => {
   });
   refusals.push(await refusal(half));
   taken = await takeOver({ client });
-  const command = await tidemill(['import', 'mongodash', '--from', uri, '--json']);
+  const command = await tidemill(['import', 'mongodash', '--from', uri, '--json', '--yes']);
   again = JSON.parse(command.out) as TakenOver;
   after = (await runOn('ours', script, PAIR, [uri, 'after'])) as unknown as Ran;
 }, 600_000);
@@ -114,6 +117,39 @@ describe('taking over the data of mongodash', () => {
 
   it('keeps the times of cron tasks', () => {
     expect(after.schedule).toEqual(before.schedule);
+  });
+
+  it('is noticed if mongodash runs a cron task meanwhile, which then stays', async () => {
+    const db = client.db('meanwhile');
+    const cronTasks = db.collection<{ _id: string }>('cronTasks');
+    const task = { runSince: new Date(0), runImmediately: false, runLog: [], lockedTill: null };
+    await cronTasks.insertMany([
+      { ...task, _id: 'idle' },
+      { ...task, _id: 'runs' },
+    ] as never[]);
+    const signs = await signsOfLife(db);
+    const mill = aMill(mongodb({ client, database: 'meanwhile' }));
+    const meddled = {
+      time: () => mill.time(),
+      enqueue: mill.enqueue.bind(mill),
+      schedule: async (...[times, name, ...rest]: Parameters<typeof mill.schedule>) => {
+        if (name === 'runs') await cronTasks.updateOne({ _id: 'runs' }, { $set: { runSince: new Date() } });
+        return mill.schedule(times, name, ...rest);
+      },
+    };
+    expect(await takeOverCron(db, meddled as never, { dryRun: false, move: true })).toEqual({
+      cronTasks: ['idle'],
+      leftOut: [
+        'cron task "runs": mongodash has run it during the take-over: stop all of its instances, and repeat the command',
+      ],
+    });
+    expect(await ranMeanwhile(db, signs)).toEqual(['runs']);
+    // Once it is stopped, the time of the last run counts.
+    expect(await takeOverCron(db, mill as never, { dryRun: false, move: true })).toEqual({
+      cronTasks: ['runs'],
+      leftOut: [],
+    });
+    await client.db('meanwhile').dropDatabase();
   });
 
   it('leaves the records of mongodash as they are, unless they are moved', async () => {

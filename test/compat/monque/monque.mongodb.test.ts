@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { inspect } from 'node:util';
 import { ObjectId } from 'mongodb';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import {
   AggregationTimeoutError,
   applyJitter,
@@ -31,7 +31,9 @@ import {
 } from '../../../src/compat/monque/index.js';
 import { gate, until } from '../../support/mills.js';
 import { freshUri, rawClient } from '../../support/stores.js';
+import { Jobs } from '../../../src/jobs/manager.js';
 import { aMonque, next } from './a-monque.js';
+import { OlderWorker } from './older-worker.js';
 
 const db = () => rawClient(freshUri()).db();
 
@@ -310,6 +312,41 @@ describe('managing jobs of a Monque', () => {
       expect([await monque.deleteJob(id), await monque.getJob(id)]).toEqual([false, null]);
     },
   );
+
+  it('does not stop a job that begins to run while it is cancelled', async () => {
+    const shared = db();
+    const { monque, jobs } = await aMonque(shared);
+    const { _id } = await monque.enqueue('x', {});
+    const begun = vi.spyOn(Jobs.prototype, 'get').mockImplementationOnce(async function (this: Jobs, id) {
+      const [found] = (await this.find({ ids: id })).items;
+      await new OlderWorker(jobs, 'older').claim('x');
+      return found;
+    });
+    await expect(monque.cancelJob(String(_id))).rejects.toMatchObject({
+      name: 'JobStateError',
+      currentStatus: 'processing',
+    });
+    begun.mockRestore();
+    const stored = await jobs.findOne({ _id });
+    expect(stored).toMatchObject({ status: 'processing' });
+    expect(stored?.['cancelRequestedAt'] ?? null).toBeNull();
+  });
+
+  it('gives schedules an ObjectId whose text all methods take', async () => {
+    const { monque } = await aMonque(db());
+    const { _id } = await monque.schedule('0 3 * * *', 'x', {});
+    expect(_id).toBeInstanceOf(ObjectId);
+    const hex = _id.toHexString();
+    expect([_id.equals(hex), _id.equals(new ObjectId()), JSON.parse(JSON.stringify({ _id }))]).toEqual([
+      true,
+      false,
+      { _id: hex },
+    ]);
+    const same = await monque.getJob(_id);
+    expect(same?._id.equals(_id)).toBe(true);
+    expect(await monque.rescheduleJob(hex, new Date('2200-01-01'))).toMatchObject({ name: 'x' });
+    expect(await monque.deleteJob(hex)).toBe(true);
+  });
 
   it('leaves a running job to its handler', async () => {
     const { monque } = await aMonque(db());

@@ -7,6 +7,14 @@ export const olderJob = (name: string, data: unknown, more: object = {}): Docume
   return { name, data, status: 'pending', failCount: 0, ...times, ...more };
 };
 
+/** What a claim sets. */
+export const claimedAt = (claimedBy: string, at: Date): Document => ({
+  claimedBy,
+  lockedAt: at,
+  lastHeartbeat: at,
+  heartbeatInterval: 30_000,
+});
+
 const OWNERSHIP = { lockedAt: '', claimedBy: '', lastHeartbeat: '' } as const;
 
 export class OlderWorker {
@@ -36,10 +44,9 @@ export class OlderWorker {
 
   async claim(name: string): Promise<Document | null> {
     const now = new Date();
-    const owned = { claimedBy: this.#id, lockedAt: now, lastHeartbeat: now, heartbeatInterval: 30_000 };
     return this.#jobs.findOneAndUpdate(
       { name, status: 'pending', nextRunAt: { $lte: now } },
-      { $set: { status: 'processing', updatedAt: now, ...owned } },
+      { $set: { status: 'processing', updatedAt: now, ...claimedAt(this.#id, now) } },
       { sort: { nextRunAt: 1 }, returnDocument: 'after' },
     );
   }

@@ -1,9 +1,11 @@
 /** Processes with Monque and with `tidemill/compat/monque` on one collection. */
+import { ObjectId } from 'mongodb';
 import { describe, expect, it } from 'vitest';
+import type { Monque } from '../../../src/compat/monque/index.js';
 import { gate, until } from '../../support/mills.js';
 import { freshUri, rawClient } from '../../support/stores.js';
 import { aMonque, next } from './a-monque.js';
-import { olderJob, OlderWorker } from './older-worker.js';
+import { claimedAt, olderJob, OlderWorker } from './older-worker.js';
 
 const db = () => rawClient(freshUri()).db();
 
@@ -129,5 +131,67 @@ describe('a rolling switch from Monque', () => {
     expect(await monque.getJob(_id)).toMatchObject({ status: 'pending' });
     expect(await monque.rescheduleJob(_id.toHexString(), new Date())).not.toBeNull();
     expect((await older.claim('x'))?._id).toEqual(_id);
+  });
+
+  it('an older process keeps what it claimed while the run here went on', async () => {
+    const { monque, jobs } = await aMonque(db());
+    const older = new OlderWorker(jobs, 'older');
+    const end = gate();
+    monque.register('x', () => end.promise);
+    const { _id } = await monque.enqueue('x', {});
+    monque.start();
+    await next(monque, 'job:start');
+    await jobs.updateOne({ _id }, { $set: { lockedAt: new Date(0), nextRunAt: new Date(2100, 0, 1) } });
+    await older.recover(1_800_000);
+    await jobs.updateOne({ _id }, { $set: { status: 'processing', ...claimedAt('older', new Date()) } });
+    end.open();
+    await monque.stop();
+    const stored = await jobs.findOne({ _id });
+    expect(stored).toMatchObject({ status: 'processing', claimedBy: 'older' });
+    expect(await older.complete(stored!)).toBe(true);
+  });
+
+  /** Fails a job here once; it waits for its next attempt then, with the mark of its last holder. */
+  const failedOnce = async (monque: Monque): Promise<ObjectId> => {
+    monque.register('x', () => Promise.reject(new Error('not yet')));
+    const { _id } = await monque.enqueue('x', {});
+    const failed = next(monque, 'job:fail');
+    monque.start();
+    await failed;
+    return _id;
+  };
+
+  it('leaves alone what a live older process retries, after the process that tried it here has restarted', async () => {
+    const shared = db();
+    const before = await aMonque(shared, { baseRetryInterval: 3_600_000 });
+    const [alive, dead] = [await failedOnce(before.monque), new ObjectId()];
+    await before.monque.stop();
+    const silent = new Date(Date.now() - 100_000);
+    const { jobs } = before;
+    await jobs.insertOne(
+      olderJob('y', {}, { _id: dead, status: 'processing', ...claimedAt('older', silent) }),
+    );
+    const beating = { ...claimedAt('older', silent), lastHeartbeat: new Date() };
+    await jobs.updateOne({ _id: alive }, { $set: { status: 'processing', ...beating } });
+    const { monque } = await aMonque(shared, { leaseDuration: '1s' });
+    monque.register('y', () => undefined);
+    const recovered = next<{ count: number }>(monque, 'stale:recovered');
+    monque.start();
+    expect(await recovered).toEqual({ count: 1 });
+    expect(await monque.getJob(alive)).toMatchObject({
+      status: 'processing',
+      claimedBy: 'older',
+      failCount: 1,
+    });
+  });
+
+  it('takes over what a dead older process left, if the process here had tried it before', async () => {
+    const { monque, jobs } = await aMonque(db(), { leaseDuration: '1s', baseRetryInterval: 3_600_000 });
+    const _id = await failedOnce(monque);
+    const silent = new Date(Date.now() - 100_000);
+    const recovered = next<{ count: number }>(monque, 'stale:recovered');
+    await jobs.updateOne({ _id }, { $set: { status: 'processing', ...claimedAt('older', silent) } });
+    expect(await recovered).toEqual({ count: 1 });
+    expect(await monque.getJob(_id)).toMatchObject({ status: 'pending', failCount: 2 });
   });
 });

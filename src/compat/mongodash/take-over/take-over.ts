@@ -3,7 +3,7 @@ import { MongoClient, type Db, type DbOptions, type Document } from 'mongodb';
 import { OptionError, Tidemill, TidemillError } from '../../../index.js';
 import { mongodb } from '../../../mongodb/index.js';
 import { tasksCollectionOf } from '../stored.js';
-import { CRON_TASKS, takeOverCron } from './cron.js';
+import { CRON_TASKS, ranMeanwhile, signsOfLife, takeOverCron } from './cron.js';
 import { PROMOTE_NOTHING, takeOverTask, type SourceOfTask, type TaskCount } from './tasks.js';
 
 export interface TakeOverOptions {
@@ -87,8 +87,16 @@ async function metaOf(db: Db, globalsCollection: string, places: readonly Place[
   return meta;
 }
 
-/** While an instance of mongodash lives, both would run the same work. */
-async function refuseLive(db: Db, globalsCollection: string, places: readonly Place[]): Promise<void> {
+/**
+ * While an instance of mongodash lives, both would run the same work. One that only waits for its next cron task leaves
+ * no trace until then: that is seen by what has changed since `signs` were read.
+ */
+async function refuseLive(
+  db: Db,
+  globalsCollection: string,
+  places: readonly Place[],
+  signs: ReadonlyMap<string, string>,
+): Promise<void> {
   const now = new Date();
   const leader = await db
     .collection<{ _id: string }>(globalsCollection)
@@ -102,7 +110,8 @@ async function refuseLive(db: Db, globalsCollection: string, places: readonly Pl
     ),
     db.collection(CRON_TASKS).countDocuments({ lockedTill: { $gt: now } }, { limit: 1 }),
   ]);
-  if (leader === null && held.every((count) => count === 0)) return;
+  const ran = await ranMeanwhile(db, signs);
+  if (leader === null && held.every((count) => count === 0) && ran.length === 0) return;
   throw new TidemillError(
     'BUSY',
     'mongodash still runs on this database. Stop all of its instances; after a crash, its locks end within five minutes.',
@@ -110,8 +119,8 @@ async function refuseLive(db: Db, globalsCollection: string, places: readonly Pl
 }
 
 /**
- * Writes what mongodash has stored in the form that Tidemill reads. Call it when every instance of mongodash is stopped,
- * and before the first start here: what was handled does not run again, what waits runs here, and the first
+ * Writes what mongodash has stored in the form that Tidemill reads. Call it when every instance of mongodash is stopped
+ * (one that waits for its next cron task cannot be seen), and before the first start here: what was handled does not run again, what waits runs here, and the first
  * reconciliation finds every change since. Safe to repeat: records that are here already stay as they are.
  */
 export async function takeOver(options: TakeOverOptions): Promise<TakenOver> {
@@ -124,7 +133,9 @@ export async function takeOver(options: TakeOverOptions): Promise<TakenOver> {
   const db = client.db(database, SAFE);
   const places = await placesOf(db);
   const meta = await metaOf(db, globalsCollection, places);
-  if (!dryRun) await refuseLive(db, globalsCollection, places);
+  const signs = await signsOfLife(db);
+  const check = (): Promise<void> => refuseLive(db, globalsCollection, places, signs);
+  if (!dryRun) await check();
   const isKnown = meta !== null || (await db.listCollections({ name: CRON_TASKS }).hasNext());
   const counts = new Map<string, TaskCount>();
   const leftOut: string[] = [];
@@ -137,11 +148,18 @@ export async function takeOver(options: TakeOverOptions): Promise<TakenOver> {
       continue;
     }
     const into = (options.tasks ?? tasksCollectionOf)(source.collection);
-    const taken = takeOverTask(db, { task, source, trigger, into, dryRun, move: options.move === true });
+    const move = options.move === true;
+    const taken = takeOverTask(db, { task, source, trigger, into, dryRun, move, refuseLive: check });
     for await (const count of taken) {
       counts.set(`${source.collection} ${task}`, count);
       options.onProgress?.([...counts.values()]);
     }
+    const made = counts.get(`${source.collection} ${task}`)?.made ?? 0;
+    if (made > 0)
+      leftOut.push(
+        `${made} records of reactive task "${task}": the new code was started before the take-over and has planned ` +
+          'these documents; what mongodash had handled runs again',
+      );
   }
   const locks = await db.collection('locks').countDocuments({ expiresAt: { $gt: new Date() } });
   if (locks > 0) leftOut.push(`${locks} locks that are held: they end by themselves`);
@@ -151,7 +169,10 @@ export async function takeOver(options: TakeOverOptions): Promise<TakenOver> {
     logger: false,
   });
   try {
+    if (!dryRun) await check();
     const cron = await takeOverCron(db, mill, { dryRun, move: options.move === true });
+    // Moved tasks are gone, and were unchanged when they were deleted.
+    if (!dryRun) await check();
     return {
       isKnown,
       reactiveTasks: [...counts.values()],

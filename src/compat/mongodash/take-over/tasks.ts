@@ -14,6 +14,8 @@ export interface TaskCount {
   readonly unfinished: number;
   /** Its document has changed since, or is gone: planning decides. */
   readonly changed: number;
+  /** The new code had planned the document before the take-over: that record stays, and so does mongodash's. */
+  readonly made: number;
 }
 
 /** Where the records of a task and its documents are. */
@@ -31,6 +33,8 @@ export interface TakeOverTask {
   readonly into: string;
   readonly dryRun: boolean;
   readonly move: boolean;
+  /** Throws if an instance of mongodash lives. Called before each deletion. */
+  readonly refuseLive: () => Promise<void>;
 }
 
 /** Numbers keep their types, and snapshots compare byte by byte. */
@@ -172,6 +176,27 @@ async function insert(db: Db, into: string, records: readonly Document[]): Promi
   }
 }
 
+/**
+ * Returns the keys of those records whose place another one has: planned by the new code, which was started too early.
+ * What was taken over has the time at which mongodash made its record.
+ */
+async function madeByNewCode(
+  db: Db,
+  into: string,
+  records: readonly Document[],
+): Promise<ReadonlySet<string>> {
+  const createdAt = new Map(records.map((record) => [bytesOf(record['_id']), record['createdAt'] as Date]));
+  const filter = { _id: { $in: records.map((record) => record['_id'] as never) } };
+  const rows = await db
+    .collection(into, PROMOTE_NOTHING)
+    .find(filter, { projection: { createdAt: 1 } })
+    .toArray();
+  const foreign = rows.filter(
+    (row) => (row['createdAt'] as Date).getTime() !== createdAt.get(bytesOf(row._id))?.getTime(),
+  );
+  return new Set(foreign.map((row) => bytesOf(row._id)));
+}
+
 /** Takes over the records of one task, batch by batch, and yields the counts so far. */
 export async function* takeOverTask(db: Db, asked: TakeOverTask): AsyncGenerator<TaskCount> {
   const { task, source, into, dryRun, move } = asked;
@@ -185,6 +210,7 @@ export async function* takeOverTask(db: Db, asked: TakeOverTask): AsyncGenerator
     handled: 0,
     unfinished: 0,
     changed: 0,
+    made: 0,
   };
   yield count;
   for (let after: unknown; ;) {
@@ -209,6 +235,7 @@ export async function* takeOverTask(db: Db, asked: TakeOverTask): AsyncGenerator
       return recordOf(record, document, isSame, now);
     });
     const written = dryRun ? 0 : await insert(db, into, made);
+    const foreign = await madeByNewCode(db, into, made);
     const ended = made.filter(({ status }) => status !== 'pending');
     const handled = ended.filter(({ lastObservedValues }) => lastObservedValues !== null).length;
     count = {
@@ -218,9 +245,13 @@ export async function* takeOverTask(db: Db, asked: TakeOverTask): AsyncGenerator
       handled: count.handled + handled,
       unfinished: count.unfinished + made.length - ended.length,
       changed: count.changed + ended.length - handled,
+      made: count.made + foreign.size,
     };
-    if (move && !dryRun)
-      await records.deleteMany({ _id: { $in: batch.map((record) => record['_id'] as never) } });
+    if (move && !dryRun) {
+      await asked.refuseLive();
+      const taken = batch.filter((_record, at) => !foreign.has(bytesOf(made[at]?.['_id'])));
+      await records.deleteMany({ _id: { $in: taken.map((record) => record['_id'] as never) } });
+    }
     yield count;
   }
 }

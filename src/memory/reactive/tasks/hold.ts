@@ -53,12 +53,11 @@ export async function strays(
   { lives, olderThanMs, limit }: StrayQuery,
 ): Promise<readonly TaskRecord[]> {
   const before = table.context.now().getTime() - olderThanMs;
+  const known = new Set(lives.map(({ life }) => life));
   return table
     .all(
       (row) =>
-        isRunning(row) &&
-        !lives.includes(lifeOf(row.leaseToken) ?? '') &&
-        (row.lockedAt?.getTime() ?? 0) < before,
+        isRunning(row) && !known.has(lifeOf(row.leaseToken) ?? '') && (row.lockedAt?.getTime() ?? 0) < before,
     )
     .slice(0, limit)
     .map((row) => toRecord(row));

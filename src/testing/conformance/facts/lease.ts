@@ -97,8 +97,8 @@ export const instances: Chapter = chapter('instances', [
     const [known, unknown] = [anInstance(), anInstance()];
     await store.jobs.insert([aJob({ name: 'a' }), aJob({ name: 'b' })]);
     await store.jobs.claim(aClaim(known, { names: ['a'] }));
-    await store.jobs.claim(aClaim(unknown, { names: ['b'] }));
-    const query = { lives: [known.life], legacyAfterMs: 90_000, limit: 10 };
+    await store.jobs.claim(aClaim(unknown, { names: ['b'], heartbeatMs: 1 }));
+    const query = { lives: [known], legacyAfterMs: 90_000, limit: 10 };
     expect(await store.jobs.strays({ ...query, olderThanMs: 60_000 })).toEqual([]);
     const found = await until('the claim is old enough', async () => {
       const strays = await store.jobs.strays({ ...query, olderThanMs: 5 });

@@ -1,10 +1,10 @@
 /** What the tests of an application use; mongodash has it under `mongodash/testing`, too. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Collection, Document, Filter } from 'mongodb';
-import { TidemillError, type TasksFilter } from '../../index.js';
-import { reactiveMill, sources } from './reactive-tasks.js';
-import { eachTask } from './task-records.js';
-import type { ReactiveTaskRecord } from './types.js';
+import { TidemillError, type TasksFilter } from '../../../index.js';
+import { reactiveMill, sources } from '../reactive-tasks.js';
+import { eachTask } from '../task-records.js';
+import type { ReactiveTaskRecord } from '../types.js';
 
 /** Source documents, and with them their tasks. */
 export interface WhitelistRule {
