@@ -7,6 +7,8 @@ import { AsyncResource } from 'node:async_hooks';
 export interface Clock {
   /** Milliseconds since 1970, by the store's clock. */
   now(): number;
+  /** By how many milliseconds `now()` may be wrong, if it is an estimate. */
+  uncertainty?(): number;
   /** Milliseconds on a clock that never jumps. Only differences between two readings are meaningful. */
   monotonic(): number;
   /** Calls `callback` once, after at least `delayMs`. Any delay is allowed, even beyond the limit of `setTimeout`. */

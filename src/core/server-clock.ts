@@ -18,6 +18,11 @@ export class ServerClock implements Clock {
     return Math.round(this.#base + performance.now());
   }
 
+  /** The server may have read its clock at any moment of the round trip. */
+  uncertainty(): number {
+    return Number.isFinite(this.#error) ? this.#error / 2 : 0;
+  }
+
   monotonic(): number {
     return performance.now();
   }

@@ -1,5 +1,7 @@
 import { expect, it } from 'vitest';
 import type { ChangeKind, JobChange, JobWatch, Tidemill } from '../../src/index.js';
+import { Changes } from '../../src/jobs/watch/change.js';
+import { memory } from '../../src/memory/index.js';
 import type { Store } from '../../src/store/port.js';
 import { once } from '../../src/testing/conformance/fixtures.js';
 import { aMill, gate, until } from '../support/mills.js';
@@ -42,6 +44,21 @@ function worker(mill: Tidemill) {
   });
   return { started, goOn, noted, finish };
 }
+
+it('a job that ends counts from when the server recorded it, whatever the time of the process that ran it', async () => {
+  const store = memory();
+  const mill = aMill(store);
+  mill.job('work', () => undefined);
+  await mill.start();
+  const { id } = await mill.enqueue('work', {});
+  await mill.jobs.result(id);
+  const job = await store.jobs.get(id);
+  if (job === undefined) throw new Error('the job is gone');
+  const since = job.updatedAt.getTime();
+  const earlier = { ...job, finishedAt: new Date(since - 1_000) };
+  expect(new Changes(since).of(earlier)?.change).toBe('completed');
+  expect(new Changes(since + 1).of(job)).toBeUndefined();
+});
 
 eachStore('watching jobs', ({ open }) => {
   it('tells what happens to a job of another mill, from how it is to how it ends', async () => {

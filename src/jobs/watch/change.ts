@@ -74,7 +74,8 @@ export class Changes {
   /** A job that was not seen before: the times that the store wrote tell what is new. */
   #first(job: JobRecord): ChangeKind | undefined {
     const isNew = (at: Date | null | undefined): boolean => (at?.getTime() ?? -Infinity) >= this.#since;
-    if (hasEnded(job)) return isNew(job.finishedAt) ? (job.status as ChangeKind) : undefined;
+    // `finishedAt` is as the process that ran it read the time, `updatedAt` is of the server.
+    if (hasEnded(job)) return isNew(job.updatedAt) ? (job.status as ChangeKind) : undefined;
     if (job.status === 'processing') {
       if (isNew(job.lockedAt)) return 'started';
       return job.progress === undefined ? undefined : 'progress';

@@ -64,8 +64,9 @@ export class WatchRegistry {
       const target = await watched();
       const { ofJob, ofMany } = await loadChanges();
       const store = await this.#store();
+      const { clock } = store;
       // Stored times have whole milliseconds, so the call counts from the beginning of its own.
-      const since = Math.floor(store.clock.now() - (performance.now() - calledAt));
+      const since = Math.floor(clock.now() - (performance.now() - calledAt) - (clock.uncertainty?.() ?? 0));
       const watching = { store, since, stop, open: this.#channels };
       yield* 'id' in target ? ofJob(target.id, watching) : ofMany(target.filter, watching);
     } catch (error) {
