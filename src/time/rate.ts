@@ -5,6 +5,14 @@
  * Two rules hold together. The window is strict: each start counts from its grant until `per` after the last moment at
  * which it may happen, so a claim that comes late cannot crowd a window. The spacing is for evenness only: it is a
  * generic cell rate algorithm (GCRA) that forgives a little lateness, so that a late claim costs no throughput.
+ *
+ * The databases compute the same, so a change here must be made in each copy as well:
+ * - MongoDB, an update pipeline: `rated` (`grantStarts`) and `givenBack` in src/mongodb/limits/scope.ts; for keys also
+ *   `withoutStarts` in src/mongodb/limits/keys/document.ts.
+ * - SQL, two functions for keys: `startsFunction` (`grantStarts`) and `unstartedFunction` (`givenBack`) in
+ *   src/sql/schema/migrations/0012-keys.ts. Once 0.1.0 is released that step is frozen, and a change needs a new step.
+ * Tests compare them: src/testing/conformance/facts/limits.ts for scopes, test/sql/limits/rate.embedded.test.ts for the
+ * SQL functions.
  */
 
 /** At most `limit` starts in any window of `perMs`. */

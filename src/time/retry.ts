@@ -1,3 +1,8 @@
+/**
+ * A retry policy: its options, their check, and the delay before each retry. The SQL function `check_retry_policy`
+ * (`policyFunction` in src/sql/schema/migrations/0012-enqueue.ts) checks the same options for jobs that are enqueued
+ * by SQL: change both. Once 0.1.0 is released that step is frozen, and a change needs a new step.
+ */
 import { OptionError } from '../core/errors.js';
 import { checkInteger, checkKeys, checkOneOf, show } from '../core/options.js';
 import { parseCron } from './cron.js';
