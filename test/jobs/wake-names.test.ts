@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { memory, type MemoryStore } from '../../src/memory/index.js';
-import { aMill, until } from '../support/mills.js';
+import { aMill, rarely, until } from '../support/mills.js';
 import { gate } from '../../src/testing/conformance/fixtures.js';
 
 /** A store that counts what an instance asks it about jobs, with the names of each peek. */
@@ -24,7 +24,7 @@ function counting(): { store: MemoryStore; asked: { claims: number; peeks: (read
 
 it('jobs of names that an instance does not run make it ask the store nothing', async () => {
   const { store, asked } = counting();
-  const worker = aMill(store);
+  const worker = aMill(store, { pollInterval: rarely });
   worker.job('own', () => 'ran');
   await worker.start();
   expect(await worker.jobs.result((await worker.enqueue('own', {})).id)).toBe('ran');

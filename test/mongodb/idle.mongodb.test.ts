@@ -22,7 +22,8 @@ describe('commands of an idle instance on MongoDB', () => {
     await new Promise((resolve) => setTimeout(resolve, WATCHED_MS));
     const commands = sent.slice(before);
     const seconds = (performance.now() - began) / 1_000;
-    expect(commands.length / seconds).toBeLessThanOrEqual(0.5);
+    // Where the time that is watched begins decides about two more.
+    expect(commands.length).toBeLessThanOrEqual(seconds * 0.5 + 2);
     expect(commands).toContain('findAndModify');
     expect(mill.health()).toMatchObject({ ok: true, wakeUp: 'stream' });
     await mill.stop();

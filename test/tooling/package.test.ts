@@ -317,9 +317,9 @@ function relativeLinks(text: string): readonly string[] {
 }
 
 describe('the weight of the package', () => {
-  it('the package is below 765 kB packed and 3 MB unpacked', () => {
+  it('the package is below 765 kB packed and 3.1 MB unpacked', () => {
     expect(pack.size).toBeLessThan(765_000);
-    expect(pack.unpackedSize).toBeLessThan(3_000_000);
+    expect(pack.unpackedSize).toBeLessThan(3_100_000);
   });
 
   it.each(['es', 'cjs'])('no chunk of the %s format waits for one that waits for it', async (format) => {
@@ -405,9 +405,9 @@ describe('the weight of the package', () => {
   });
 
   it.each([
-    ['memory', [], 'memory()', 138_000],
-    ['postgres', ['pg'], `postgres({ url: '${inject('postgresUrl')}', schema: 'tidemill_weight' })`, 213_000],
-    ['mongodb', ['mongodb'], `mongodb({ uri: '${freshUri()}' })`, 146_000],
+    ['memory', [], 'memory()', 140_000],
+    ['postgres', ['pg'], `postgres({ url: '${inject('postgresUrl')}', schema: 'tidemill_weight' })`, 219_000],
+    ['mongodb', ['mongodb'], `mongodb({ uri: '${freshUri()}' })`, 147_000],
   ])(
     'a producer on %s that only enqueues loads no more than its limit',
     async (name, drivers, store, limit) => {
