@@ -16,7 +16,7 @@ export async function dropOtherIndexes(pool: Pool): Promise<void> {
 }
 
 /** A week, which is how long Tidemill keeps completed jobs by default. */
-export const EXPIRY = "now() + interval '7 days'";
+const EXPIRY = "now() + interval '7 days'";
 
 /**
  * The time of the statement, and where ids of that time begin: as the library makes them, with 9 digits to the base 32.

@@ -19,7 +19,7 @@ async function page(mill: Tidemill, path: string): Promise<void> {
   const response = await dashboard.fetch(new Request(`http://localhost/api/${path}`));
   if (!response.ok) throw new Error(`${path}: ${response.status} ${await response.text()}`);
   await response.text();
-  await dashboard.close();
+  dashboard.close();
 }
 
 type Probes = Readonly<Record<string, (mill: Tidemill, store: Store) => Promise<unknown>>>;

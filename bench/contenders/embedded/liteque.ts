@@ -22,14 +22,14 @@ async function open(place: Place): Promise<Contender> {
       for (let n = 0; n < count; n += 1) await queue.enqueue({ n });
     },
     start: (run) => {
-      const handler = ({ data }: { data: Payload }): Promise<void> => Promise.resolve(run(data));
+      const handler = async ({ data }: { data: Payload }): Promise<void> => run(data);
       runner = new Runner(queue, { run: handler }, settings);
       void runner?.run();
       return Promise.resolve();
     },
     finished: async () => {
-      const { pending, pending_retry: retrying, running } = await queue.stats();
-      return pending + retrying + running === 0;
+      const { pending, pending_retry: retrying, running } = (await queue.stats()) as Record<string, number>;
+      return [pending, retrying, running].every((count) => count === 0);
     },
     stop: () => {
       runner?.stop();

@@ -84,7 +84,8 @@ async function open({ uri, variant }: Place): Promise<Contender> {
   };
   const text = variant === 'notify' ? RINGING : INSERT;
   return {
-    enqueue: (data) => pool.query({ name: 'insert', text, values: [newId(Date.now()), JSON.stringify(data)] }),
+    enqueue: (data) =>
+      pool.query({ name: 'insert', text, values: [newId(Date.now()), JSON.stringify(data)] }),
     enqueueMany: (data) =>
       pool.query({
         name: 'many',

@@ -29,7 +29,12 @@ interface Measured {
 export async function enqueueing(bench: PostgresBench): Promise<void> {
   const section = 'enqueueing';
   const jobs = bench.quick ? 1_000 : 8_000;
-  const runs = new Map(ENTRIES.map((entry) => [entry, { serial: [] as Measured[], single: [] as Measured[], many: [] as Measured[] }]));
+  const runs = new Map(
+    ENTRIES.map((entry) => [
+      entry,
+      { serial: [] as Measured[], single: [] as Measured[], many: [] as Measured[] },
+    ]),
+  );
   const measured = (assignment: Parameters<typeof inChild>[0]): Promise<Measured> =>
     bench.within(async (database) => {
       await settle(bench, database);
