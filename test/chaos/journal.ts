@@ -17,6 +17,8 @@ export interface Line {
     | 'inside'
     | 'outside'
     | 'handled'
+    /** A leader was killed after it had announced another number of partitions, and before that was in force. */
+    | 'undivided'
     /** A process took every connection of its own pool. */
     | 'used up'
     /** A stop that did not end. */

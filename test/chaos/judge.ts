@@ -66,10 +66,12 @@ export function overlaps(lines: readonly Line[], group: readonly Run[], leaseMs:
 
 /** Faults that only the log records. */
 export function harmOnRecord(lines: readonly Line[]): Readonly<Record<string, number>> {
-  const usedUp = lines.filter(({ what }) => what === 'used up').length;
+  const count = (wanted: Line['what']): number => lines.filter(({ what }) => what === wanted).length;
+  const [usedUp, undivided] = [count('used up'), count('undivided')];
   return {
     'kill inside a transaction': killedInside(lines),
     ...(usedUp === 0 ? {} : { 'pool used up': usedUp }),
+    ...(undivided === 0 ? {} : { 'leader killed between two numbers of partitions': undivided }),
   };
 }
 

@@ -1,6 +1,7 @@
 /**
  * The long form: `npm run chaos -- --minutes 10 --nodes 3 --jobs 20000`, or `-- --store postgres --minutes 10`;
- * `--reactive` runs tasks instead of jobs, on either store.
+ * `--reactive` runs tasks instead of jobs, on either store; `--partitions 2,3` with that many planners, one number after
+ * the other.
  */
 import { parseArgs } from 'node:util';
 import { startMongo, startPostgres } from '@tidemill/servers';
@@ -19,6 +20,7 @@ const { values } = parseArgs({
     jobs: { type: 'string' },
     reactive: { type: 'boolean', default: false },
     documents: { type: 'string', default: '500' },
+    partitions: { type: 'string', default: '1' },
   },
 });
 const harmMs = Number(values.minutes) * 60_000;
@@ -38,7 +40,13 @@ async function jobChaos(database: ChaosDatabase): Promise<boolean> {
 }
 
 async function reactiveChaos(database: ChaosDatabase): Promise<boolean> {
-  const report = await runReactiveChaos({ database, workers, documents: Number(values.documents), harmMs });
+  const report = await runReactiveChaos({
+    database,
+    workers,
+    documents: Number(values.documents),
+    harmMs,
+    partitions: values.partitions.split(',').map(Number),
+  });
   console.log(JSON.stringify(report, null, 2));
   const { unhandled, stuck, twice, violations } = report;
   return [unhandled, stuck, twice, violations].every(({ length }) => length === 0);

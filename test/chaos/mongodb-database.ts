@@ -29,7 +29,11 @@ export async function mongodbDatabase(server: MongoServer): Promise<ChaosDatabas
       }),
     clear: async () => {
       for (const proxy of proxies) proxy.close();
-      await withClient(uri, (client) => client.db().dropDatabase());
+      await withClient(uri, async (client) => {
+        // Killed workers leave transactions open, and the drop would wait until the server ends them.
+        await client.db('admin').command({ killAllSessions: [] });
+        await client.db().dropDatabase();
+      });
     },
   };
 }

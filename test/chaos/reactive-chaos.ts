@@ -19,6 +19,8 @@ export interface ReactiveChaosOptions {
   /** About how often a fault is injected. If it is short, there is hardly ever time to work. */
   readonly everyMs?: number;
   readonly leaseMs?: number;
+  /** The numbers of partitions that workers are set to, one after the other, each for an equal part of the time. */
+  readonly partitions?: readonly number[];
 }
 
 export interface ReactiveChaosReport {
@@ -36,6 +38,9 @@ export interface ReactiveChaosReport {
   readonly violations: readonly string[];
 }
 
+/** While workers are replaced by some with another number of partitions, the next one follows this much later. */
+const ROLLOUT_MS = 300;
+
 const WORKER = new URL('reactive-worker.ts', import.meta.url);
 
 /** Processes that write and work, killed and frozen at random, leaders first, while faults hit the server as well. */
@@ -47,17 +52,29 @@ class ReactiveChaos {
   readonly #mill: Tidemill;
   readonly #processes: WorkerProcesses;
   readonly #harm: Record<string, number> = {};
-  #leader: ChildProcess | undefined;
+  /** The process that last said that it leads, by partition. */
+  readonly #leaders = new Map<number, ChildProcess>();
+  #partitions: number;
   #harming = true;
 
   constructor(options: ReactiveChaosOptions) {
-    const { database, documents, leaseMs = 1_000 } = options;
+    const { database, documents, leaseMs = 1_000, partitions: [first = 1] = [] } = options;
     this.#options = options;
+    this.#partitions = first;
     this.#leaseMs = leaseMs;
     this.#documents = documentsAt(database.direct);
     this.#mill = new Tidemill({ store: database.open(), logger: false });
-    const args = () => [database.address, this.#file, leaseMs, documents, this.#harming ? 'yes' : 'no'];
-    this.#processes = new WorkerProcesses(WORKER, args, (child) => (this.#leader = child));
+    const args = () => [
+      database.address,
+      this.#file,
+      leaseMs,
+      documents,
+      this.#harming ? 'yes' : 'no',
+      this.#partitions,
+    ];
+    this.#processes = new WorkerProcesses(WORKER, args, (child, partition) =>
+      this.#leaders.set(Number(partition), child),
+    );
     writeFileSync(this.#file, '');
   }
 
@@ -72,13 +89,13 @@ class ReactiveChaos {
     const { database, workers, harmMs } = this.#options;
     await limited('the first documents', this.#begin());
     this.#processes.start(workers);
-    await reached('a leader', () => this.#leader !== undefined);
+    await reached('a leader of each partition', () => this.#leaders.size >= this.#partitions);
     const limitMs = harmMs + PATIENCE_MS;
     const ended = sleep(harmMs).then(() => (this.#harming = false));
     const harm = { going: () => this.#harming, done: (what: string) => this.#done(what) };
     const harmed = limited('the end of the harm to the server', database.harm(harm), limitMs);
     const written = limited('the last write', this.#write(), limitMs);
-    await Promise.all([written, this.#harmWorkers(), harmed, ended]);
+    await Promise.all([written, this.#harmWorkers(), this.#redivide(), harmed, ended]);
     this.#processes.tell('quiet');
     return this.#finish();
   }
@@ -113,21 +130,52 @@ class ReactiveChaos {
     while (this.#harming) {
       await sleep(everyMs / 2 + random(everyMs));
       // Do not wait for a leader that is gone and has no successor yet.
-      const leader =
-        this.#leader !== undefined && this.#processes.has(this.#leader) ? this.#leader : undefined;
+      const leaders = [...this.#leaders.values()].filter((leader) => this.#processes.has(leader));
+      const leader = leaders[random(leaders.length)];
       const victim = Math.random() < 0.5 ? (leader ?? this.#processes.anyone()) : this.#processes.anyone();
       if (victim !== undefined) this.#harmOne(victim);
     }
   }
 
+  /** Kills the leader of the last partition, then replaces one worker after the other by one set to the next number. */
+  async #redivide(): Promise<void> {
+    const { partitions = [], harmMs } = this.#options;
+    for (const next of partitions.slice(1)) {
+      await sleep(harmMs / partitions.length);
+      const last = (): ChildProcess | undefined => this.#leaderOf(this.#partitions - 1);
+      await reached('a leader of the last partition', () => last() !== undefined);
+      const leader = last();
+      if (leader !== undefined) this.#kill(leader, 'leader of the last partition');
+      this.#partitions = next;
+      for (const worker of this.#processes.all) {
+        worker.kill('SIGTERM');
+        await sleep(ROLLOUT_MS);
+      }
+    }
+  }
+
+  #leaderOf(partition: number): ChildProcess | undefined {
+    const leader = this.#leaders.get(partition);
+    return leader !== undefined && this.#processes.has(leader) ? leader : undefined;
+  }
+
+  #nameOf(worker: ChildProcess): string {
+    const [led] = [...this.#leaders].filter(([, leader]) => leader === worker);
+    if (led === undefined) return 'worker';
+    return led[0] === 0 ? 'leader' : 'leader of another partition';
+  }
+
+  #kill(victim: ChildProcess, who: string): void {
+    this.#done(`${who} killed`);
+    if (victim.pid !== undefined) writeLine(this.#file, { what: 'kill', pid: victim.pid });
+    victim.kill('SIGKILL');
+  }
+
   #harmOne(victim: ChildProcess): void {
-    const who = victim === this.#leader ? 'leader' : 'worker';
+    const who = this.#nameOf(victim);
     const dice = Math.random();
-    if (dice < 0.6) {
-      this.#done(`${who} killed`);
-      if (victim.pid !== undefined) writeLine(this.#file, { what: 'kill', pid: victim.pid });
-      victim.kill('SIGKILL');
-    } else if (dice < 0.8) {
+    if (dice < 0.6) this.#kill(victim, who);
+    else if (dice < 0.8) {
       this.#done(`${who} frozen`);
       victim.kill('SIGSTOP');
       setTimeout(() => victim.kill('SIGCONT'), this.#leaseMs * 1.6);

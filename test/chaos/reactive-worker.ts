@@ -1,8 +1,11 @@
 /**
  * A process that writes documents, runs the tasks on them and records what it handled. Arguments: address, effects log,
- * lease in milliseconds, number of documents, whether it writes. The message 'quiet' ends its writes.
+ * lease in milliseconds, number of documents, whether it writes, number of partitions. The message 'quiet' ends its
+ * writes. It tells its parent which partitions it comes to lead.
  */
+import { closeSync, openSync } from 'node:fs';
 import { Tidemill } from '../../src/index.js';
+import type { Partitioned } from '../../src/store/partitions.js';
 import { documentsAt, writeOnce, type Doc } from './documents.js';
 import { takeDetours } from './detour.js';
 import { random, sleep } from './chaos-database.js';
@@ -10,11 +13,42 @@ import { writeLine } from './journal.js';
 import { workerDatabaseAt } from './worker-database.js';
 import { live } from './worker-life.js';
 
-const [given = '', file = '', leaseMs = '2000', count = '200', writes = 'no'] = process.argv.slice(2);
+const [given = '', file = '', leaseMs = '2000', count = '200', writes = 'no', partitions = '1'] =
+  process.argv.slice(2);
 const address = takeDetours(given);
 const database = workerDatabaseAt(address);
 const documents = documentsAt(address);
-const mill = new Tidemill({ store: database.store, leaseDuration: Number(leaseMs), logger: false });
+const mill = new Tidemill({
+  store: database.store,
+  leaseDuration: Number(leaseMs),
+  logger: false,
+  reactive: { partitions: Number(partitions) },
+});
+
+/** The first process that is about to change a number to another one dies then: it has been announced. */
+function dieUndivided({ partitioning }: Partitioned): void {
+  if (partitioning === undefined) return;
+  const divide = partitioning.divide.bind(partitioning);
+  const dying: typeof divide = (term, division) => {
+    if (!isFirst(`${String(division.from)}-${String(division.to)}`)) return divide(term, division);
+    writeLine(file, { what: 'undivided' });
+    process.kill(process.pid, 'SIGKILL');
+    return new Promise(() => undefined);
+  };
+  Object.assign(partitioning, { divide: dying });
+}
+
+/** Of all processes, one is the first to do something. */
+function isFirst(what: string): boolean {
+  try {
+    closeSync(openSync(`${file}.${what}`, 'wx'));
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+dieUndivided(database.store.reactive ?? {});
 
 const ON_DOCS = {
   collection: 'docs',
@@ -57,8 +91,8 @@ await mill.reactiveTask<Doc>({
     }),
 });
 
-mill.on('leader:gained', () => {
-  process.send?.('leads');
+mill.on('leader:gained', ({ partition }) => {
+  process.send?.(partition);
 });
 
 let writing = writes === 'yes';

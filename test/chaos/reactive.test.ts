@@ -1,5 +1,6 @@
 import { startMongo, startPostgres } from '@tidemill/servers';
 import { describe, expect, it } from 'vitest';
+import type { ChaosDatabase } from './chaos-database.js';
 import { mongodbDatabase, MONGO_SETTINGS } from './mongodb-database.js';
 import { postgresDatabase, POSTGRES_SETTINGS } from './postgres-database.js';
 import { runReactiveChaos, type ReactiveChaosReport } from './reactive-chaos.js';
@@ -47,4 +48,39 @@ describe('chaos of reactive tasks', () => {
       'server killed': expect.any(Number) as number,
     });
   }, 300_000);
+
+  it.each<[string, () => Promise<{ readonly database: ChaosDatabase } & AsyncDisposable>]>([
+    [
+      'MongoDB',
+      async () => {
+        const server = await startMongo(MONGO_SETTINGS);
+        const database = await mongodbDatabase(server);
+        return { database, [Symbol.asyncDispose]: () => server[Symbol.asyncDispose]() };
+      },
+    ],
+    [
+      'PostgreSQL',
+      async () => {
+        const server = await startPostgres({ settings: POSTGRES_SETTINGS });
+        const database = await postgresDatabase(server);
+        return { database, [Symbol.asyncDispose]: () => server[Symbol.asyncDispose]() };
+      },
+    ],
+  ])(
+    'handles every last state on %s while leaders of partitions are killed and their number changes',
+    async (_name, open) => {
+      await using opened = await open();
+      const report = await runReactiveChaos({
+        ...OPTIONS,
+        // The faults of the server are the same for any number of partitions.
+        database: { ...opened.database, harm: () => Promise.resolve() },
+        harmMs: 6_000,
+        partitions: [2, 3],
+      });
+      promisesKept(report);
+      expect(counted(report, /^leader of the last partition killed/u)).toBeGreaterThan(0);
+      expect(counted(report, /between two numbers/u)).toBeGreaterThan(0);
+    },
+    300_000,
+  );
 });

@@ -6,7 +6,7 @@ import { random } from './chaos-database.js';
 export class WorkerProcesses {
   readonly #file: URL;
   readonly #args: () => readonly (string | number)[];
-  readonly #heard: (child: ChildProcess) => void;
+  readonly #heard: (child: ChildProcess, message: unknown) => void;
   readonly #children = new Set<ChildProcess>();
   #ending = false;
 
@@ -14,7 +14,7 @@ export class WorkerProcesses {
   constructor(
     file: URL,
     args: () => readonly (string | number)[],
-    heard: (child: ChildProcess) => void = () => undefined,
+    heard: (child: ChildProcess, message: unknown) => void = () => undefined,
   ) {
     this.#file = file;
     this.#args = args;
@@ -27,6 +27,10 @@ export class WorkerProcesses {
 
   has(child: ChildProcess): boolean {
     return this.#children.has(child);
+  }
+
+  get all(): readonly ChildProcess[] {
+    return [...this.#children];
   }
 
   anyone(): ChildProcess | undefined {
@@ -47,7 +51,7 @@ export class WorkerProcesses {
       stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
     });
     this.#children.add(child);
-    child.on('message', () => this.#heard(child));
+    child.on('message', (message) => this.#heard(child, message));
     child.once('exit', () => {
       this.#children.delete(child);
       if (!this.#ending) this.#spawn();

@@ -95,3 +95,42 @@ it('takes nothing from a process that registered while the search for strays was
   await clock.advance(LEASE_MS);
   expect(await paused.jobs.get(id)).toMatchObject({ status: 'completed', failCount: 0 });
 });
+
+it('keeps the permits of a claim whose answer was lost when it stops, until its work is handed on', async () => {
+  const clock = virtualClock(Date.now());
+  const store = memory({ clock });
+  const jobs = { ...store.jobs };
+  const away = (): StoreError => new StoreError('no answer', { transient: true });
+  let isLost = false;
+  let together = 0;
+  Object.assign(store.jobs, {
+    claim: async (request: Parameters<typeof jobs.claim>[0]) => {
+      const answer = await jobs.claim(request);
+      if (isLost || answer.jobs.length === 0) return answer;
+      isLost = true;
+      throw away();
+    },
+    claimedUnder: () => Promise.reject(away()),
+  });
+  const [first, second] = ['first', 'second'].map((instanceId) => {
+    const mill = aMill(store, { instanceId, leaseDuration: LEASE_MS });
+    mill.job('step', { limits: { concurrency: 1 } }, async () => {
+      const { items } = await mill.jobs.find({ status: 'processing' });
+      together = Math.max(together, items.length);
+    });
+    return mill;
+  }) as [ReturnType<typeof aMill>, ReturnType<typeof aMill>];
+  const ids = (await first.enqueueMany([1, 2].map(() => ({ name: 'step', data: {}, delay: 100 })))).map(
+    ({ id }) => id,
+  );
+  await first.start();
+  await clock.advance(5 * LEASE_MS);
+  expect(isLost).toBe(true);
+  const stopped = first.stop({ timeout: 0 });
+  await clock.advance(LEASE_MS);
+  await stopped;
+  await second.start();
+  await clock.advance(20 * LEASE_MS);
+  expect(together).toBe(1);
+  for (const id of ids) expect(await second.jobs.get(id)).toMatchObject({ status: 'completed' });
+});

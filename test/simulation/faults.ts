@@ -1,6 +1,6 @@
 /**
- * What may go wrong in a run. Each kind can be switched off by its name. `filter`, `version` and `limits` are not faults
- * that happen: they are about what deployments define.
+ * What may go wrong in a run. Each kind can be switched off by its name. `filter`, `version`, `limits` and `partitions`
+ * are not faults that happen: they are about what deployments define.
  */
 export const FAULTS = [
   'crash',
@@ -18,9 +18,10 @@ export const FAULTS = [
   'filter',
   'version',
   'limits',
+  'partitions',
 ] as const;
 export type Fault = (typeof FAULTS)[number];
 
 export const isFault = (name: string): name is Fault => FAULTS.some((fault) => fault === name);
-const DEFINED: readonly Fault[] = ['filter', 'version', 'limits'];
+const DEFINED: readonly Fault[] = ['filter', 'version', 'limits', 'partitions'];
 export const strikes = (fault: Fault): boolean => !DEFINED.includes(fault);

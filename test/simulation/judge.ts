@@ -68,9 +68,6 @@ export class Judge {
   readonly #counts = new Map<string, number>();
   /** Handlers that failed and were not charged yet, by work and process. */
   readonly #failures = new Map<string, number>();
-  /** By task: the version on record, and the version for which finished tasks were reset. */
-  readonly #versions = new Map<string, number>();
-  readonly #reprocessed = new Map<string, number>();
 
   constructor(scheduler: Scheduler, leaseMs: number) {
     this.#scheduler = scheduler;
@@ -206,22 +203,13 @@ export class Judge {
     this.#failures.set(key, (this.#failures.get(key) ?? 0) + 1);
   }
 
-  /** Finished tasks were reset for a version of their handler. */
-  reprocessed(task: string, version: number): void {
-    this.count('reprocessed');
-    this.#reprocessed.set(task, Math.max(version, this.#reprocessed.get(task) ?? 0));
-  }
-
-  /** The version up to which a task was reprocessed is on record. */
-  versionSaved(task: string, version: number): void {
-    const known = this.#versions.get(task);
-    if (known !== undefined && version > known && version > (this.#reprocessed.get(task) ?? 0))
-      this.violated(`${task} is on record as reprocessed for version ${String(version)}, and was not`);
-    this.#versions.set(task, Math.max(version, known ?? 0));
-  }
-
-  versionOf(task: string): number | undefined {
-    return this.#versions.get(task);
+  /** It died, is suspended, was silent by itself a moment ago, or was declared dead: it may act on what it knew then. */
+  mayBeBehind(process: SimulatedProcess): boolean {
+    const since = this.#scheduler.now - this.#leaseMs;
+    if (process.isDead || process.wasTroubledSince(since)) return true;
+    return [...this.#lives.values()].some(
+      (life) => life.process === process && (life.fencedAt ?? 0) >= since,
+    );
   }
 
   /** An attempt is charged for what its handler did, or for the death of its process. */

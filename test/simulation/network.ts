@@ -39,6 +39,8 @@ export class Network {
   downUntil = -Infinity;
   /** Each step of a chore takes long until then. */
   choresSlowUntil = -Infinity;
+  /** The caller of the call that arrives at this moment has given up on it. */
+  isLate = false;
 
   constructor(scheduler: Scheduler, random: Random) {
     this.#scheduler = scheduler;
@@ -73,6 +75,7 @@ export class Network {
             else give(callback, 'answered')();
           });
         };
+        this.isLate = fate === 'late';
         work().then(
           (value) => answer(() => resolve(value)),
           (error: unknown) => answer(() => reject(asError(error))),

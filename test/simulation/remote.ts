@@ -1,17 +1,23 @@
 import { MemoryTransaction } from '../../src/memory/index.js';
 import type { DocumentJobStore, DocumentPlace } from '../../src/store/documents.js';
+import type { Partition, Partitioned, Partitioning } from '../../src/store/partitions.js';
 import type { LimitStore, Store, WatchHandlers } from '../../src/store/port.js';
-import type { Feed, FeedEvent, ReactiveStore } from '../../src/store/reactive.js';
+import type { Feed, FeedEvent, PlanStore, ReactiveStore } from '../../src/store/reactive.js';
 import type { Network } from './network.js';
+import type { PlannerJudge } from './planners.js';
 import type { SimulatedProcess } from './process.js';
 import type { Rights } from './rights.js';
 
 /** The store as the simulation runs it: what only the server sees is watched there. */
-export interface Server extends Omit<Store<MemoryTransaction>, 'documents'> {
-  readonly reactive: ReactiveStore<MemoryTransaction>;
+export interface Server extends Omit<Store<MemoryTransaction>, 'documents' | 'reactive'> {
+  reactive(process: SimulatedProcess): PartitionedReactive;
+  readonly planners: PlannerJudge;
   readonly limits: LimitStore;
   documents(place: DocumentPlace, process: SimulatedProcess): DocumentJobStore;
 }
+
+/** Reactive tasks of a store that several leaders may plan. */
+export type PartitionedReactive = ReactiveStore<MemoryTransaction> & Required<Partitioned>;
 
 export interface RemoteOptions {
   readonly server: Server;
@@ -35,7 +41,7 @@ export class RemoteStore implements Store<MemoryTransaction> {
   readonly metrics: Server['metrics'];
   readonly audit: Server['audit'];
   readonly limits: LimitStore;
-  readonly reactive: ReactiveStore<MemoryTransaction>;
+  readonly reactive: PartitionedReactive;
   readonly #server: Server;
   readonly #network: Network;
   readonly #process: SimulatedProcess;
@@ -55,7 +61,7 @@ export class RemoteStore implements Store<MemoryTransaction> {
     this.metrics = this.#remote('metrics', server.metrics);
     this.audit = this.#remote('audit', server.audit);
     this.limits = this.#remote('limits', server.limits);
-    this.reactive = this.#remoteReactive(server.reactive);
+    this.reactive = this.#remoteReactive(server.reactive(process));
   }
 
   documents(place: DocumentPlace): DocumentJobStore {
@@ -127,12 +133,7 @@ export class RemoteStore implements Store<MemoryTransaction> {
     });
   }
 
-  #remoteReactive(reactive: ReactiveStore<MemoryTransaction>): ReactiveStore<MemoryTransaction> {
-    const planning = this.#remote('planning', reactive.planning);
-    const openFeed: typeof planning.openFeed = async (...given) => {
-      const feed = await this.#call('openFeed', () => reactive.planning.openFeed(...given));
-      return new RemoteFeed(feed, this.#network, this.#process);
-    };
+  #remoteReactive(reactive: PartitionedReactive): PartitionedReactive {
     return {
       useGlobals: () => undefined,
       check: (where, plan) => reactive.check(where, plan),
@@ -144,10 +145,39 @@ export class RemoteStore implements Store<MemoryTransaction> {
       tasks: (plans) => this.#remote('tasks', reactive.tasks(plans)),
       planner: this.#remote('planner', reactive.planner),
       forgetting: this.#remote('forgetting', reactive.forgetting),
-      planning: new Proxy(planning, {
-        get: (of, property) =>
-          property === 'openFeed' ? openFeed : (Reflect.get(of, property, of) as unknown),
-      }),
+      planning: this.#remotePlanning({ index: 0, of: 1 }, reactive.planning),
+      partitioning: this.#remotePartitioning(reactive.partitioning),
+    };
+  }
+
+  #remotePartitioning(partitioning: Partitioning): Partitioning {
+    return {
+      ...this.#remote('partitioning', partitioning),
+      within: (partition) => {
+        const part = partitioning.within(partition);
+        return {
+          planner: this.#remote('planner', part.planner),
+          planning: this.#remotePlanning(partition, part.planning),
+        };
+      },
+    };
+  }
+
+  #remotePlanning(partition: Partition, server: PlanStore): PlanStore {
+    const planning = this.#remote('planning', server);
+    const during = <T>(statement: () => Promise<T>): Promise<T> =>
+      this.#server.planners.during(partition, this.#process, statement);
+    const openFeed: PlanStore['openFeed'] = async (...given) => {
+      const feed = await this.#call('openFeed', () => server.openFeed(...given));
+      return new RemoteFeed(feed, this.#network, this.#process);
+    };
+    return {
+      ...planning,
+      openFeed,
+      plan: (...given) => during(() => planning.plan(...given)),
+      unmatch: (...given) => during(() => planning.unmatch(...given)),
+      clean: (...given) => during(() => planning.clean(...given)),
+      reprocess: (...given) => during(() => planning.reprocess(...given)),
     };
   }
 }

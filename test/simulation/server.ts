@@ -3,6 +3,7 @@ import { StoreError } from '../../src/core/errors.js';
 import type { JobRecord } from '../../src/core/records/job.js';
 import type { TaskRecord } from '../../src/core/records/task.js';
 import type { Work } from '../../src/core/records/work.js';
+import type { Partition } from '../../src/store/partitions.js';
 import type {
   JobStore,
   Lease,
@@ -25,12 +26,15 @@ import { DocumentLocks } from './document-locks.js';
 import type { Ending, Judge } from './judge.js';
 import { GUARDED } from './limits.js';
 import type { SimulatedProcess } from './process.js';
-import type { Server } from './remote.js';
-import { checkResumePoint } from './resume-point.js';
+import type { PlannerJudge } from './planners.js';
+import type { PartitionedReactive, Server } from './remote.js';
 
 export interface ServerOptions {
   readonly store: MemoryStore;
   readonly judge: Judge;
+  readonly planners: PlannerJudge;
+  /** The caller of the call that arrives at this moment has given up on it. */
+  readonly isLate: () => boolean;
   readonly processOf: (instanceId: string) => SimulatedProcess;
   /** Work whose outcome the database refuses. */
   readonly poisoned: ReadonlySet<string>;
@@ -71,7 +75,7 @@ const CLEANED = 2;
 /** The memory store, with a judge that sees each write as it happens. */
 export function watchedServer(options: ServerOptions): Server {
   const { store, judge, processOf } = options;
-  const { instances, reactive } = store;
+  const { instances } = store;
   const locks = new DocumentLocks(judge);
   const heard = ({ life, instanceId }: Registration): void => judge.heard(life, processOf(instanceId));
   return {
@@ -108,15 +112,8 @@ export function watchedServer(options: ServerOptions): Server {
       },
       bury: (instance) => instances.bury(instance),
     },
-    reactive: {
-      useGlobals: () => undefined,
-      check: (where, plan) => reactive.check(where, plan),
-      prepare: (plans) => reactive.prepare(plans),
-      planning: watchedPlanning(options),
-      tasks: (plans) => watchedTasks(options, plans),
-      planner: watchedPlanner(options),
-      forgetting: reactive.forgetting,
-    },
+    reactive: (process) => watchedReactive(options, process),
+    planners: options.planners,
     documents: (place, process) => locks.watched(store.documents(place), process),
     acquire: () => store.acquire(),
     release: () => store.release(),
@@ -126,37 +123,82 @@ export function watchedServer(options: ServerOptions): Server {
   };
 }
 
-function watchedPlanning({ store, judge }: ServerOptions): PlanStore {
-  const { planning } = store.reactive;
+/** Reactive tasks as one process uses them. */
+function watchedReactive(options: ServerOptions, process: SimulatedProcess): PartitionedReactive {
+  const { reactive } = options.store;
+  const { partitioning } = reactive;
+  const whole = { partition: { index: 0, of: 1 }, process };
+  return {
+    useGlobals: () => undefined,
+    check: (where, plan) => reactive.check(where, plan),
+    prepare: (plans) => reactive.prepare(plans),
+    planning: watchedPlanning(options, whole, reactive.planning),
+    tasks: (plans) => watchedTasks(options, plans),
+    planner: watchedPlanner(options, whole, reactive.planner),
+    forgetting: reactive.forgetting,
+    partitioning: {
+      ...partitioning,
+      within: (partition) => {
+        const { planner, planning } = partitioning.within(partition);
+        return {
+          planner: watchedPlanner(options, { partition, process }, planner),
+          planning: watchedPlanning(options, { partition, process }, planning),
+        };
+      },
+      divide: async (term, division) => {
+        const isDivided = await partitioning.divide(term, division);
+        if (isDivided) options.planners.divided();
+        return isDivided;
+      },
+    },
+  };
+}
+
+interface Planning {
+  readonly partition: Partition;
+  readonly process: SimulatedProcess;
+}
+
+function watchedPlanning(
+  { judge, planners, isLate }: ServerOptions,
+  { partition, process }: Planning,
+  planning: PlanStore,
+): PlanStore {
+  const plans = (ids?: readonly unknown[]): void => planners.plans(partition, process, ids, isLate());
   return {
     ...planning,
+    plan: (plan, ids, ...rest) => {
+      plans(ids);
+      return planning.plan(plan, ids, ...rest);
+    },
+    unmatch: (plan, ids, ...rest) => {
+      plans(ids);
+      return planning.unmatch(plan, ids, ...rest);
+    },
     clean: async (plan, scope) => {
+      plans('ids' in scope ? scope.ids : undefined);
       const few = 'ids' in scope ? scope : { ...scope, limit: Math.min(scope.limit, CLEANED) };
       const cleaned = await planning.clean(plan, few);
       if (cleaned.deleted > 0) judge.count('ids' in scope ? 'cleaned at once' : 'cleaned');
       return cleaned;
     },
     reprocess: async (plan, which) => {
+      plans();
       const count = await planning.reprocess(plan, which);
-      judge.reprocessed(plan.task, plan.evolution.handlerVersion);
+      planners.reprocessed(partition, plan.task, plan.evolution.handlerVersion);
       return count;
     },
   };
 }
 
-function watchedPlanner({ store, judge }: ServerOptions): PlannerStore {
-  const { planner } = store.reactive;
+function watchedPlanner(
+  { judge, planners }: ServerOptions,
+  { partition, process }: Planning,
+  planner: PlannerStore,
+): PlannerStore {
   const saved: Readonly<Partial<Record<PropertyKey, (...given: readonly unknown[]) => void>>> = {
-    saveTokens: (term) => {
-      if ((term as Term).term !== store.reactive.leader?.term)
-        judge.violated(`the leader of term ${String((term as Term).term)} moved the resume point of another`);
-      checkResumePoint(store, judge);
-    },
-    saveState: (_term, task, fields) => {
-      const { handlerVersion, leftOutSince } = fields as Partial<TaskState>;
-      if (leftOutSince instanceof Date) judge.count('left out');
-      if (handlerVersion !== undefined) judge.versionSaved(String(task), handlerVersion);
-    },
+    saveTokens: (term) => planners.reached(partition, term as Term),
+    saveState: (_term, task, fields) => planners.saved(partition, String(task), fields as Partial<TaskState>),
     saveCheckpoint: (_term, _source, checkpoint) => {
       if (checkpoint !== undefined) judge.count('checkpoints');
     },
@@ -168,6 +210,7 @@ function watchedPlanner({ store, judge }: ServerOptions): PlannerStore {
       return async (...given: unknown[]): Promise<unknown> => {
         const answer: unknown = await Reflect.apply(value, of, given);
         if (answer === true) saved[property]?.(...given);
+        if (property === 'lead' && answer !== undefined) planners.led(partition, process);
         return answer;
       };
     },

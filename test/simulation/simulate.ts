@@ -44,7 +44,7 @@ export async function simulate({ seed, forMs, without = [], print }: Simulation)
   const stray = (reason: unknown): void => void strays.push(reason);
   process.on('unhandledRejection', stray);
   try {
-    const world = new World({ scheduler, random, without });
+    const world = new World({ scheduler, random, seed, without });
     const { judge } = world;
     await world.store.loadParts();
     world.begin(forMs);

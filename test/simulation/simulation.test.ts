@@ -12,6 +12,10 @@ describe('the simulated cluster', () => {
     const first = await simulate({ seed: 5, forMs: FOR_MS });
     const again = await simulate({ seed: 5, forMs: FOR_MS });
     const other = await simulate({ seed: 6, forMs: FOR_MS });
+    const otherAgain = await simulate({ seed: 6, forMs: FOR_MS });
+    expect(otherAgain.hash).toBe(other.hash);
+    // Its number of partitions changes.
+    expect([...other.counts.keys()].filter((what) => what.startsWith('divided'))).not.toEqual([]);
     expect(again.hash).toBe(first.hash);
     expect(again.last).toEqual(first.last);
     expect(other.hash).not.toBe(first.hash);
@@ -42,6 +46,10 @@ describe('the simulated cluster', () => {
       'rate reached',
       'breaker opened',
       'breaker trial',
+      'divided into 2',
+      'divided into 3',
+      'leaders of partitions',
+      'resume points of partitions',
     ])
       expect(seen).toContain(what);
   });

@@ -17,6 +17,8 @@ export interface Deployment {
   readonly version: number;
   /** How many jobs `capped` may run at once: another deployment may have a lower limit. */
   readonly most: number;
+  /** In how many partitions changes are planned, once all processes that live agree. */
+  readonly partitions: number;
 }
 
 export const EVERYTHING: Deployment = {
@@ -24,7 +26,10 @@ export const EVERYTHING: Deployment = {
   least: 0,
   version: 1,
   most: LIMITS['capped']?.concurrency ?? 1,
+  partitions: 1,
 };
+/** More would hardly have a document each. */
+export const MOST_PARTITIONS = 3;
 /** The collections that tasks watch, and how many documents each has from the start. */
 export const WATCHED: ReadonlyMap<string, number> = new Map([
   ['things', 3],
@@ -69,7 +74,7 @@ export class Workload {
       leaseDuration: LEASE_MS,
       pollInterval: { min: 100, max: 2_000 },
       shutdownTimeout: 1_000,
-      reactive: REACTIVE,
+      reactive: { ...REACTIVE, partitions: deployment.partitions },
       monitoring: { enabled: false },
       tracing: false,
       logger: false,

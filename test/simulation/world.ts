@@ -7,27 +7,35 @@ import { KEYS, LIMITED_NAMES } from './limits.js';
 import { CALM, Network } from './network.js';
 import { SimulatedProcess } from './process.js';
 import type { Random } from './random.js';
+import { PlannerJudge } from './planners.js';
 import { RemoteStore, type Server } from './remote.js';
 import { Rights } from './rights.js';
 import type { Scheduler } from './scheduler.js';
 import { watchedServer } from './server.js';
-import { EVERYTHING, LEASE_MS, WATCHED, Workload, type Deployment } from './workload.js';
+import { EVERYTHING, LEASE_MS, MOST_PARTITIONS, WATCHED, Workload, type Deployment } from './workload.js';
 
 export interface WorldOptions {
   readonly scheduler: Scheduler;
   readonly random: Random;
+  readonly seed: number;
   readonly without: readonly Fault[];
 }
 
 interface Member {
   readonly process: SimulatedProcess;
   readonly mill: Tidemill<RemoteStore>;
+  /** What it is set to. */
+  readonly partitions: number;
   isStarted: boolean;
   isStopping: boolean;
 }
 
 const LONGEST_FAULT_MS = 9_000;
 const LONGEST_RESTART_MS = 6_000;
+/** After the last fault, documents are written again when leaders should have been found. */
+const LAST_WRITES_MS = 2 * LEASE_MS;
+/** A deployment with another number of partitions replaces each process within this time. */
+const LONGEST_ROLLOUT_MS = 4_000;
 
 /** A database, the processes that work on it, and everything that happens to them. */
 export class World {
@@ -54,12 +62,24 @@ export class World {
   readonly #ids = new Map(WATCHED);
   /** The newest version that was deployed. */
   #version = EVERYTHING.version;
+  /** Deployments with another number of partitions come while it runs. */
+  readonly #isRedivided: boolean;
+  /** Changes are planned in several partitions, at times. */
+  readonly #isDivided: boolean;
+  /** All documents were written again after the last fault. */
+  #isWritten = false;
+  /** What the next deployments are set to. */
+  #partitions = 1;
 
-  constructor({ scheduler, random, without }: WorldOptions) {
+  constructor({ scheduler, random, seed, without }: WorldOptions) {
     this.#scheduler = scheduler;
     this.#random = random;
     this.#faults = FAULTS.filter((fault) => !without.includes(fault));
     this.#isSkewed = this.#faults.includes('clock') && random.chance(0.5);
+    // By the seed itself: the course of all others does not depend on it.
+    this.#isDivided = this.#faults.includes('partitions') && seed % 3 === 0;
+    this.#isRedivided = this.#isDivided && seed % 2 === 0;
+    if (this.#isDivided) this.#partitions = random.between(this.#isRedivided ? 1 : 2, MOST_PARTITIONS);
     this.judge = new Judge(scheduler, LEASE_MS);
     this.#network = new Network(scheduler, random);
     this.#rights = new Rights(scheduler);
@@ -74,6 +94,8 @@ export class World {
     this.#server = watchedServer({
       store: this.store,
       judge: this.judge,
+      planners: new PlannerJudge(this.store, this.judge),
+      isLate: () => this.#network.isLate,
       processOf: (instanceId) => this.#processes.get(instanceId) as SimulatedProcess,
       poisoned: this.#poisoned,
     });
@@ -83,10 +105,11 @@ export class World {
   begin(forMs: number): void {
     for (const [collection, size] of WATCHED) for (let id = 1; id <= size; id += 1) this.#put(collection, id);
     const count = this.#random.between(2, 4);
-    for (let at = 0; at < count; at += 1) this.#launch(at === 0 ? EVERYTHING : this.#deployment());
+    for (let at = 0; at < count; at += 1) this.#launch(at === 0 ? this.#everything() : this.#deployment());
     const until = this.#scheduler.now + forMs;
     this.#repeat(until, 30, 850, () => this.#produce());
     this.#repeat(until, 300, 4_000, () => this.#strike());
+    if (this.#isRedivided) this.#repeat(until, 1_000, 6_000, () => this.#redivide());
   }
 
   /** No fault happens from here on, and processes that are gone are replaced. */
@@ -103,12 +126,20 @@ export class World {
       process.skewMs = 0;
       process.wake();
     }
-    this.#launch({ ...EVERYTHING, version: this.#version });
+    this.#launch(this.#everything());
+    if (this.#isDivided) this.#scheduler.after(LAST_WRITES_MS, () => this.#writeAll());
   }
 
   /** Everything that was accepted has ended. */
   get isDone(): boolean {
-    return this.unfinished().length === 0;
+    return this.#isWritten === this.#isDivided && this.unfinished().length === 0;
+  }
+
+  /** Each partition is planned at the end: a change in each is handled. */
+  #writeAll(): void {
+    for (const [collection, size] of this.#ids)
+      for (let id = 1; id <= size; id += 1) this.#put(collection, id);
+    this.#isWritten = true;
   }
 
   /** What has not ended, in words. */
@@ -123,10 +154,12 @@ export class World {
         left.push(`job ${item.name} ${id} is ${item.status}`);
     }
     const { table, planner } = this.store.reactive.opened;
-    for (const { plan } of planner.inForcePlans) {
-      const { task, source, evolution } = plan;
-      if ((this.judge.versionOf(task) ?? 0) < evolution.handlerVersion)
-        left.push(`${task} is not reprocessed for version ${String(evolution.handlerVersion)}`);
+    for (const { partition, plans } of planner.partitions)
+      for (const { plan, state } of plans)
+        if (state.handlerVersion < plan.evolution.handlerVersion)
+          left.push(`partition ${String(partition.index)} of ${plan.task} is not reprocessed`);
+    for (const { plan } of planner.partitions[0]?.plans ?? []) {
+      const { task, source } = plan;
       for (const { _id: id, n } of this.store.collection<{ n: number }>(source.collection).all()) {
         const key = `${task}/${textOf(id)}`;
         const values = handled.get(key);
@@ -158,7 +191,12 @@ export class World {
     if (this.#faults.includes('version') && this.#random.chance(0.15)) this.#version += 1;
     const least = this.#faults.includes('filter') && this.#random.chance(0.2) ? 5 : 0;
     const isLower = this.#faults.includes('limits') && this.#random.chance(0.2);
-    return { tasks, least, version: this.#version, most: isLower ? 1 : EVERYTHING.most };
+    const most = isLower ? 1 : EVERYTHING.most;
+    return { tasks, least, version: this.#version, most, partitions: this.#partitions };
+  }
+
+  #everything(): Deployment {
+    return { ...EVERYTHING, version: this.#version, partitions: this.#partitions };
   }
 
   #launch(deployment: Deployment): void {
@@ -174,6 +212,7 @@ export class World {
     const member = {
       process,
       mill: this.workload.mill(process, remote, deployment),
+      partitions: deployment.partitions,
       isStarted: false,
       isStopping: false,
     };
@@ -199,8 +238,22 @@ export class World {
   #end(member: Member): void {
     member.process.kill();
     this.#members = this.#members.filter((one) => one !== member);
-    const deployment = this.#isHealed ? { ...EVERYTHING, version: this.#version } : this.#deployment();
+    const deployment = this.#isHealed ? this.#everything() : this.#deployment();
     this.#scheduler.after(this.#random.between(0, LONGEST_RESTART_MS), () => this.#launch(deployment));
+  }
+
+  /** Each process is replaced by one that is set to another number of partitions. */
+  #redivide(): void {
+    this.#partitions = (this.#partitions % MOST_PARTITIONS) + this.#random.between(1, MOST_PARTITIONS - 1);
+    if (this.#partitions > MOST_PARTITIONS) this.#partitions -= MOST_PARTITIONS;
+    for (const member of this.#members)
+      this.#scheduler.after(this.#random.between(0, LONGEST_ROLLOUT_MS), () => this.#replace(member));
+  }
+
+  #replace(member: Member): void {
+    if (member.partitions === this.#partitions || member.process.isDead) return;
+    if (member.isStarted) this.#stop(member);
+    else this.#end(member);
   }
 
   #produce(): void {
@@ -313,8 +366,10 @@ export class World {
     const task = this.#random.pick(EVERYTHING.tasks) ?? '';
     const denied = this.#random.chance(0.5) ? this.#random.pick(this.#members) : undefined;
     this.#rights.deny(task, LEASE_MS + forMs, denied?.process);
+    const { partitions } = this.store.reactive.opened.planner;
+    const led = partitions.length > 1 ? this.#random.pick(partitions) : partitions[0];
     const leader = this.#members.find(
-      ({ process }) => process.name === this.store.reactive.leader?.instanceId && process !== denied?.process,
+      ({ process }) => process.name === led?.leader?.instanceId && process !== denied?.process,
     );
     if (leader === undefined) return;
     if (this.#random.chance(0.5)) this.#stop(leader);

@@ -301,7 +301,8 @@ export class ClaimLoop<W extends Work = Work> {
       if (!over) host.startWaiting();
       return answer;
     } catch (problem) {
-      gate?.failed(request, ticket);
+      // A stop gives up the search, and the claim may have taken work: its permits stay until others hand that on.
+      if (!stop.aborted) gate?.failed(request, ticket);
       throw problem;
     } finally {
       this.#claiming = undefined;

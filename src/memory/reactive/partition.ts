@@ -46,6 +46,12 @@ export class MemoryPartition implements Kept {
     return this.#tokens;
   }
 
+  /** The position up to which changes are planned; undefined before the first. */
+  get resumePoint(): number | undefined {
+    const token = this.#tokens[''];
+    return typeof token === 'number' ? token : undefined;
+  }
+
   /** The states as they are stored, by task. */
   get stored(): ReadonlyMap<string, TaskState> {
     return new Map([...this.#states].map(([task, { value }]) => [task, value]));

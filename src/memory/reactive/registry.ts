@@ -22,6 +22,14 @@ export interface RegistryOptions {
   readonly notifyPeers: (news: boolean) => void;
 }
 
+/** What the leader of one partition has on record, with the definitions in force there. */
+export interface PartitionOnRecord {
+  readonly partition: Partition;
+  readonly leader: Leader | undefined;
+  readonly resumePoint: number | undefined;
+  readonly plans: readonly { readonly plan: TaskPlan; readonly state: TaskState }[];
+}
+
 const digest = (text: string): string => createHash('sha256').update(text).digest('hex').slice(0, 32);
 
 /** The registry of the cluster, and the records of partition 0. Those of the other partitions are kept beside them. */
@@ -63,18 +71,23 @@ export class MemoryRegistry extends MemoryPartition implements PlannerStore {
     return [...new Set([...this.#published.values()].map(({ plan }) => plan.task))];
   }
 
-  /** For tests: the position up to which changes are planned, as the next leaders will read it. */
-  get resumePoint(): number | undefined {
-    const tokens = this.#inForce.map((partition) => partition.tokens['']);
-    return tokens.every((token) => typeof token === 'number') ? Math.min(...tokens) : undefined;
+  /** The position up to which changes are planned, as the next leaders will read it. */
+  get #resumePoint(): number | undefined {
+    const tokens = this.#inForce.map(({ resumePoint }) => resumePoint);
+    return tokens.every((token) => token !== undefined) ? Math.min(...tokens) : undefined;
   }
 
-  /** For tests: the definitions in force, and whether each still has a reconciliation to do. */
-  get inForcePlans(): readonly { readonly plan: TaskPlan; readonly isBehind: boolean }[] {
-    return [...this.stored].flatMap(([task, state]) => {
-      const found = this.#published.get(`${task}:${state.definition}`);
-      return found === undefined ? [] : [{ plan: found.plan, isBehind: this.#isBehind(task) }];
-    });
+  /** For tests: what the leader of each partition in force has on record. */
+  get partitions(): readonly PartitionOnRecord[] {
+    return this.#inForce.map(({ leader, resumePoint, stored }, index) => ({
+      partition: { index, of: this.#partitions },
+      leader,
+      resumePoint,
+      plans: [...stored.values()].flatMap((state) => {
+        const found = this.#published.get(`${state.task}:${state.definition}`);
+        return found === undefined ? [] : [{ plan: found.plan, state }];
+      }),
+    }));
   }
 
   #isBehind(task: string, counts: (state: TaskState) => boolean = () => true): boolean {
@@ -91,7 +104,7 @@ export class MemoryRegistry extends MemoryPartition implements PlannerStore {
     const behind = plans.filter(({ task }) =>
       this.#isBehind(task, ({ leftOutSince }) => !(leftOutSince instanceof Date)),
     );
-    const changed = new Set(log.from(this.resumePoint ?? log.end).map(({ collection }) => collection));
+    const changed = new Set(log.from(this.#resumePoint ?? log.end).map(({ collection }) => collection));
     const collections = plans.map(({ source }) => source.collection).filter((name) => changed.has(name));
     return [
       ...behind.map(({ task }) => `documents of task ${task} (not all checked)`),
@@ -193,7 +206,7 @@ export class MemoryRegistry extends MemoryPartition implements PlannerStore {
     const states = merge(
       old.map((partition) => ({ states: [...partition.stored.values()], blocked: partition.blockedNow })),
     );
-    const point = this.resumePoint;
+    const point = this.#resumePoint;
     const tokens = point === undefined ? {} : { '': point };
     this.#partitions = to;
     this.#next = null;

@@ -179,7 +179,8 @@ export class Seats {
     const wanted = wantedPartitions(leases);
     if (this.leads && leases.leader !== undefined && (next !== null || wanted !== of))
       await this.#change(leases.leader, wanted, partitioning);
-    else if (next === null && of > 1) await this.#balance(partitioning);
+    else if (next !== null) await this.#giveBack(await partitioning.leaders(), partitioning);
+    else if (of > 1) await this.#balance(partitioning);
   }
 
   /** Another number is in force, so every term has ended. */
@@ -264,6 +265,23 @@ export class Seats {
       seat.observe(leases, leader, seat.term !== undefined || room > 0);
       const holder = leader && holderOf(leader, leases);
       if (seat.term === undefined && (holder === undefined || !isAlive(holder))) room -= 1;
+    }
+    if (own.length === share) await this.#giveBack(leaders, partitioning);
+  }
+
+  /**
+   * Resigns from partitions that this instance leads on record only, because the answer to its campaign was lost, or its
+   * resignation: it lives, so no other instance would take them.
+   */
+  async #giveBack(leaders: ReadonlyMap<number, Leader>, partitioning: Partitioning): Promise<void> {
+    const { life } = this.#options.self();
+    for (const [index, leader] of leaders) {
+      const seat = this.#seats.get(index);
+      if (leader.life !== life || seat?.term !== undefined) continue;
+      await seat?.pause();
+      const { planner } = partitioning.within({ index, of: this.#of });
+      await planner.resign({ life, term: leader.term });
+      await planner.notifyPeers(true);
     }
   }
 
