@@ -42,10 +42,13 @@ const WORKER = new URL('worker.ts', import.meta.url);
 /** Runs of names with limits are longer, so that more of them are due than may run. */
 const LIMITED_MS = 120;
 
+/** Those whose limits a run must have reached come twice. */
+const LIMITED_TURNS = [...LIMITED_NAMES, 'capped', 'paced'];
+
 /** One job in twenty is long, and one in six has limits. */
 function nameOf(n: number): string {
   if (n % 20 === 0) return 'long';
-  const limited = LIMITED_NAMES[Math.floor(n / 6) % LIMITED_NAMES.length] ?? '';
+  const limited = LIMITED_TURNS[Math.floor(n / 6) % LIMITED_TURNS.length] ?? '';
   return ['short', 'short', limited, 'keyed', 'keyed', 'exact'][n % 6] ?? 'short';
 }
 
