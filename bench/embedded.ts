@@ -1,5 +1,5 @@
 /**
- * Queues without a server: Tidemill on its embedded store beside PGlite by itself and beside queues in SQLite. Each
+ * Queues without a server: Tidemill on its embedded store beside PGlite by itself and beside a queue in SQLite. Each
  * measurement has a fresh folder and fresh processes. Takes some minutes; run it alone.
  */
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -43,19 +43,15 @@ const PROCESSING: readonly Entry[] = [
   { contender: 'tidemill', variant: 'tuned100', jobs: 20_000 },
   { contender: 'tidemill', variant: 'tuned500', jobs: 20_000 },
   { contender: 'plainjob', variant: 'default', jobs: 20_000 },
-  { contender: 'liteque', variant: 'jobs1', jobs: 5_000 },
-  { contender: 'liteque', variant: 'jobs100', jobs: 5_000 },
 ];
 const ENQUEUEING: readonly Entry[] = [
   { contender: 'raw', variant: 'all500', jobs: 4_000 },
   { contender: 'tidemill', variant: 'default', jobs: 4_000 },
   { contender: 'plainjob', variant: 'default', jobs: 4_000 },
-  { contender: 'liteque', variant: 'jobs1', jobs: 4_000 },
 ];
 const LATENCY: readonly Entry[] = [
   { contender: 'tidemill', variant: 'default', jobs: 200 },
   { contender: 'plainjob', variant: 'poll10', jobs: 200 },
-  { contender: 'liteque', variant: 'jobs1', jobs: 200 },
 ];
 
 const folder = await mkdtemp(join(tmpdir(), 'tidemill-bench-'));

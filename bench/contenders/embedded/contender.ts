@@ -18,7 +18,6 @@ const MODULES = {
   raw: () => import('./raw.js'),
   tidemill: () => import('./tidemill.js'),
   plainjob: () => import('./plainjob.js'),
-  liteque: () => import('./liteque.js'),
 };
 
 export type EmbeddedName = keyof typeof MODULES;
