@@ -117,6 +117,14 @@ it('survives a thread that dies after its job has ended, and says so', async () 
   await until('the next one ran', async () => (await mill.jobs.get(after.id))?.status === 'completed');
 });
 
+it('hears the last words of a thread that died', async () => {
+  for (let round = 0; round < 5; round += 1)
+    expect(await runIn(aMill(memory()), 'exitAtOnce', (job) => isOver(job) || isBack(job))).toMatchObject({
+      status: 'completed',
+      result: 'last words',
+    });
+});
+
 it('fails a job whose thread runs out of memory, and goes on', async () => {
   const script = new URL('./thread-modules/out-of-memory.ts', import.meta.url);
   const child = fork(script, { execArgv: ['--import', 'tsx', '--max-old-space-size=128'], silent: true });

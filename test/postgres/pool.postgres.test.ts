@@ -51,10 +51,9 @@ describe("an error of an idle connection of a user's pool", () => {
     const pool = new pg.Pool({ connectionString: tables.url, max: 3 });
     onTestFinished(() => pool.end());
     const backends = new Set<number>();
-    pool.on('connect', (client) => {
-      const { processID } = client as unknown as { readonly processID: number };
-      backends.add(processID);
-    });
+    const pidOf = (client: unknown): number => (client as { readonly processID: number }).processID;
+    pool.on('connect', (client) => backends.add(pidOf(client)));
+    pool.on('remove', (client) => backends.delete(pidOf(client)));
     const mill = aMill(postgres({ pool, schema: tables.schema }));
     const reported: string[] = [];
     mill.on('error', ({ error, where }) => reported.push(`${where}: ${error.message}`));
@@ -63,7 +62,10 @@ describe("an error of an idle connection of a user's pool", () => {
     await mill.jobs.result((await mill.enqueue('a', 1)).id);
     expect(pool.listenerCount('error')).toBe(1);
     await until('all connections are idle', () => pool.idleCount === pool.totalCount && pool.totalCount > 0);
-    for (const pid of backends) await tables.ask('select pg_terminate_backend($1::integer)', [pid]);
+    const ended = [...backends];
+    for (const pid of ended) await tables.ask('select pg_terminate_backend($1::integer)', [pid]);
+    // An enqueue on a connection whose end the driver does not know of yet would fail, and rightly so.
+    await until('the pool has dropped them all', () => ended.every((pid) => !backends.has(pid)));
     await until('it is reported', () =>
       reported.some((text) => text.includes('idle connection: terminating')),
     );

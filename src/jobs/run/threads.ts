@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { MessageChannel, type MessagePort } from 'node:worker_threads';
+import { MessageChannel, receiveMessageOnPort, type MessagePort } from 'node:worker_threads';
 import type { Piscina } from 'piscina';
 import { asError, AttemptTimeoutError, OptionError, reasonOf, TidemillError } from '../../core/errors.js';
 import type { Logger } from '../../core/logger.js';
@@ -88,11 +88,17 @@ class ThreadPool {
   readonly #pool: Piscina;
   readonly #module: string;
   readonly #where: string;
+  readonly #diedIdle: (error: unknown) => void;
 
-  constructor(pool: Piscina, module: string, where: string) {
+  constructor(
+    pool: Piscina,
+    module: string,
+    { where, diedIdle }: { readonly where: string; readonly diedIdle: (error: unknown) => void },
+  ) {
     this.#pool = pool;
     this.#module = module;
     this.#where = where;
+    this.#diedIdle = diedIdle;
   }
 
   static async open({ definition, work }: Worker, { href }: URL, log: Logger): Promise<ThreadPool> {
@@ -107,12 +113,13 @@ class ThreadPool {
       atomics: 'disabled',
     });
     // Without a listener, a thread that dies between two jobs would end the process.
-    piscina.on('error', (err: unknown) => {
+    const diedIdle = (err: unknown): void => {
       log.error({ name: definition.name, err }, `${where}: a thread died while it ran no job; others go on`);
-    });
+    };
+    piscina.on('error', diedIdle);
     const request: ThreadRequest = { module: href, check: true };
     const problem = (await piscina.run(request)) as string | undefined;
-    if (problem === undefined) return new ThreadPool(piscina, href, where);
+    if (problem === undefined) return new ThreadPool(piscina, href, { where, diedIdle });
     await piscina.destroy();
     throw new OptionError(`${where}: the module of \`thread\`, ${href}, cannot be used: ${problem}`);
   }
@@ -134,10 +141,11 @@ class ThreadPool {
     signal.addEventListener('abort', onAbort, { once: true });
     const request: ThreadRequest = { module: this.#module, job: told(job), port };
     try {
-      const ended = heard(own, job);
+      const { ended, hearRest } = heard(own, job);
       const ran = this.#pool.run(request, { transferList: [port], signal: kill.signal });
       // The thread may die. If it does not, its last message has what became of the job.
       const died = ran.catch((cause: unknown): never => {
+        if (hearRest()) this.#diedIdle(cause);
         throw new TidemillError('THREADS', `${this.#where}: its thread died: ${reasonOf(cause)}`, { cause });
       });
       await Promise.race([ended, died.then(() => ended)]);
@@ -172,25 +180,48 @@ function told({
   };
 }
 
-/** Passes on what a handler says in its thread. Settles when the handler has ended. */
-function heard(port: MessagePort, job: JobContext): Promise<unknown> {
-  return new Promise((resolve, reject) => {
-    // A call that is refused here cannot throw in the thread, so it fails the job at its end.
-    let refused: { readonly error: Error } | undefined;
-    const pass = (call: () => void): void => {
-      try {
-        call();
-      } catch (error) {
-        refused ??= { error: asError(error) };
-      }
-    };
-    port.on('message', (message: FromThread) => {
+interface Heard {
+  /** Settles when the handler has ended. */
+  readonly ended: Promise<unknown>;
+  /**
+   * Hears now what a thread said before it died, since its death may be told earlier than its last words. Returns whether
+   * the handler had ended.
+   */
+  readonly hearRest: () => boolean;
+}
+
+/** Passes on what a handler says in its thread. */
+function heard(port: MessagePort, job: JobContext): Heard {
+  // A call that is refused here cannot throw in the thread, so it fails the job at its end.
+  let refused: { readonly error: Error } | undefined;
+  const pass = (call: () => void): void => {
+    try {
+      call();
+    } catch (error) {
+      refused ??= { error: asError(error) };
+    }
+  };
+  let over = false;
+  let hear: (message: FromThread) => void;
+  const ended = new Promise<unknown>((resolve, reject) => {
+    hear = (message) => {
+      over ||= message.kind === 'threw' || message.kind === 'returned';
       if (message.kind === 'progress') pass(() => job.progress(message.value));
       else if (message.kind === 'log') pass(() => job.log(message.message as string, message.fields));
       else if (message.kind === 'defer') pass(() => job.defer(message.until as Date));
       else if (message.kind === 'threw') reject(receivedError(message.error));
       else if (refused !== undefined) reject(refused.error);
       else resolve(message.result);
-    });
+    };
   });
+  port.on('message', (message: FromThread) => hear(message));
+  const hearRest = (): boolean => {
+    let next = receiveMessageOnPort(port);
+    while (next !== undefined) {
+      hear(next.message as FromThread);
+      next = receiveMessageOnPort(port);
+    }
+    return over;
+  };
+  return { ended, hearRest };
 }

@@ -53,6 +53,13 @@ const ends = {
       throw new Error('thrown after the job');
     });
   },
+  // Its result has been sent when it exits, and the pool has not heard that the thread is free.
+  exitAtOnce: () => {
+    void Promise.resolve()
+      .then(() => undefined)
+      .then(() => process.exit(3));
+    return 'last words';
+  },
   function: () => ({ deep: [() => 1] }),
   class: () => ({ ids: [new ObjectId()] }),
   progressClass: ({ progress }) => progress({ at: new Decimal128() }),
