@@ -10,8 +10,10 @@ import { eachLimitedStore } from '../support/stores.js';
 const RUN_MS = { first: 500, most: 8_000, grows: 1.25 };
 const CONCURRENCY = 4;
 /** What round trips of some hundred milliseconds leave unused, the next grant may catch up with. */
-const RATE = { limit: 5, per: '1s', burst: 4 } as const;
+const RATE = { limit: 10, per: '1s', burst: 10 } as const;
 const PER_MS = 1_000;
+/** So many are due at least: more than both limits let start while the next ones are enqueued. */
+const DUE = 100;
 /** So much of a limit is used in some span. limits-use.memory.test.ts has the figures of all of the time, in virtual time. */
 const USED = 0.95;
 /** Of so much time. A busy machine delays the answer, and does not change it: the test waits until some span is this full. */
@@ -41,6 +43,7 @@ eachLimitedStore('use of limits', ({ open }) => {
     const store = open();
     const busy = new Busy();
     const starts: number[] = [];
+    let ended = 0;
     let runMs = RUN_MS.first;
     const mills = [0, 1].map(() => new Tidemill({ store, logger: false, concurrency: 20 }));
     for (const mill of mills) {
@@ -48,16 +51,22 @@ eachLimitedStore('use of limits', ({ open }) => {
         busy.change(1);
         await new Promise((resolve) => setTimeout(resolve, runMs));
         busy.change(-1);
+        ended += 1;
       });
       mill.job('paced', { concurrency: 10, limits: { rate: RATE } }, () => {
         starts.push(performance.now());
       });
     }
-    const fill = (): Promise<unknown> =>
-      mills[0]?.enqueueMany([
-        ...Array.from({ length: 50 }, () => ({ name: 'capped', data: {} })),
-        ...Array.from({ length: 100 }, () => ({ name: 'paced', data: {} })),
-      ]) ?? Promise.resolve();
+    const enqueued = { capped: 0, paced: 0 };
+    // Not more than is needed, since a backlog that grows costs a busy machine time.
+    const fill = async (): Promise<void> => {
+      const due = { capped: enqueued.capped - ended, paced: enqueued.paced - starts.length };
+      for (const name of ['capped', 'paced'] as const) {
+        if (due[name] > DUE / 2) continue;
+        enqueued[name] += DUE;
+        await mills[0]?.enqueueMany(Array.from({ length: DUE }, () => ({ name, data: {} })));
+      }
+    };
     await fill();
     await Promise.all(mills.map((mill) => mill.start()));
     const samples: { readonly at: number; readonly busyMs: number }[] = [];
