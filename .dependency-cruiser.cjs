@@ -44,7 +44,7 @@ const drivers = {
 };
 
 const anyOf = (names) => `(${names.join('|')})`;
-const frontDoor = '^src/(mill/)?[^/]+\\.ts$';
+const frontDoor = '^src/(mill/.+|[^/]+)\\.ts$';
 /** Client -> what it may import instead of the front door's own files. */
 const publicEntries = {
   compat: ['^src/index\\.ts$', '^src/(mongodb|documents|dashboard)/index\\.ts$', '^src/time/cron\\.ts$'],

@@ -1,9 +1,9 @@
 // The mill
 export { Tidemill } from './tidemill.js';
-export type { Health } from './mill/health.js';
-export type { MillInstance } from './mill/instances.js';
-export type { Reason, WhyTarget } from './mill/why.js';
-export type { Audit, AuditInput, AuditPage } from './mill/audit.js';
+export type { Health } from './mill/insight/health.js';
+export type { MillInstance } from './mill/insight/instances.js';
+export type { Reason, WhyTarget } from './mill/insight/why.js';
+export type { Audit, AuditInput, AuditPage } from './mill/insight/audit.js';
 export type { AuditChange, AuditEntry } from './store/audit.js';
 export type { TidemillOptions } from './mill/options.js';
 
@@ -20,11 +20,11 @@ export {
 } from './jobs/definition.js';
 export type { BatchContext, BatchHandler, BatchJob, JobContext, JobHandler } from './jobs/context.js';
 export type { DeadLetter } from './core/records/dead-letter.js';
-export type { EnqueuedJob, EnqueueOptions, ScheduleOptions } from './jobs/enqueuer.js';
-export type { DebounceOptions } from './jobs/existing.js';
-export type { UpdateChanges } from './jobs/update.js';
-export type { JobsFilter } from './jobs/filter.js';
-export type { FindOptions } from './jobs/page.js';
+export type { EnqueuedJob, EnqueueOptions, ScheduleOptions } from './jobs/enqueue/enqueuer.js';
+export type { DebounceOptions } from './jobs/enqueue/existing.js';
+export type { UpdateChanges } from './jobs/manage/update.js';
+export type { JobsFilter } from './jobs/manage/filter.js';
+export type { FindOptions } from './jobs/manage/page.js';
 export type {
   CountOptions,
   JobPage,
@@ -35,12 +35,12 @@ export type {
   ResultOptions,
   Selection,
   WatchOptions,
-} from './jobs/manager.js';
+} from './jobs/manage/manager.js';
 export type { ChangeKind, JobChange } from './jobs/watch/change.js';
 export type { JobWatch } from './jobs/watch/watches.js';
 export type { ErrorGroups, ErrorsOptions, FailureGroup } from './core/records/failure-groups.js';
 export type { FieldValues } from './core/fields.js';
-export type { Schedule, Schedules, UpcomingRun } from './jobs/schedules.js';
+export type { Schedule, Schedules, UpcomingRun } from './jobs/manage/schedules.js';
 export type { MillEvents } from './mill/events.js';
 export { JobStatus, type Attempt, type Job, type LogLine, type MissedPolicy } from './core/records/job.js';
 export type { FailureKind } from './core/records/work.js';
@@ -56,7 +56,7 @@ export type {
   TaskPerKeyOptions,
   WorkLimits,
 } from './engine/limits/options.js';
-export type { KeysOptions, LimitChanges, Limits, LimitState, LimitTarget } from './mill/limits.js';
+export type { KeysOptions, LimitChanges, Limits, LimitState, LimitTarget } from './mill/limits/manager.js';
 export type { BreakerRule, KeyRule, KeyUse, RateLimit, ScopeKind, ScopeLimits } from './store/limits.js';
 
 // Reactive tasks

@@ -1,5 +1,5 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec';
-import type { Audit } from './mill/audit.js';
+import type { Audit } from './mill/insight/audit.js';
 import { checkSurplus } from './core/arguments.js';
 import { Emitter } from './core/emitter.js';
 import { asError } from './core/errors.js';
@@ -12,25 +12,30 @@ import type { AnyHandler, BatchHandler, JobHandler } from './jobs/context.js';
 import type { BatchOptions, JobDefinition, JobOptions, WorkOptions } from './jobs/definition.js';
 import { readBatch, readJob, readWork, type Handled } from './jobs/handler-arguments.js';
 import { checkEvent, emitTurn, type MillEvents } from './mill/events.js';
-import type { Jobs } from './jobs/manager.js';
-import { Enqueuer, type EnqueuedJob, type EnqueueOptions, type ScheduleOptions } from './jobs/enqueuer.js';
-import { LikelyOptions } from './jobs/likely-options.js';
+import type { Jobs } from './jobs/manage/manager.js';
+import {
+  Enqueuer,
+  type EnqueuedJob,
+  type EnqueueOptions,
+  type ScheduleOptions,
+} from './jobs/enqueue/enqueuer.js';
+import { LikelyOptions } from './jobs/enqueue/likely-options.js';
 import { Registry } from './jobs/registry.js';
-import type { Schedules } from './jobs/schedules.js';
+import type { Schedules } from './jobs/manage/schedules.js';
 import { WatchRegistry } from './jobs/watch/watches.js';
-import { UnknownNames } from './jobs/unknown-names.js';
+import { UnknownNames } from './jobs/enqueue/unknown-names.js';
 import {
   DocumentSchedules,
   type DocumentOptions,
   type DocumentSchedule,
   type NamedSchedule,
 } from './mill/document-schedules.js';
-import { healthOf, isSilent, type Health } from './mill/health.js';
+import { healthOf, isSilent, type Health } from './mill/insight/health.js';
 import { OutageWatch } from './mill/outage-watch.js';
-import { StoreHandle } from './mill/store-handle.js';
-import { instancesOf, type MillInstance } from './mill/instances.js';
-import type { Limits } from './mill/limits.js';
-import { SharedLimits } from './mill/shared-limits.js';
+import { StoreHandle } from './mill/opening/store-handle.js';
+import { instancesOf, type MillInstance } from './mill/insight/instances.js';
+import type { Limits } from './mill/limits/manager.js';
+import { SharedLimits } from './mill/limits/shared.js';
 import type { SharedLimitOptions } from './engine/limits/options.js';
 import {
   jobType,
@@ -71,7 +76,7 @@ import type { Finding } from './store/inspect.js';
 import { EVERYTHING, type ScopeRef, type Store, type TransactionOf } from './store/port.js';
 import type { ScheduleTimes } from './time/interval.js';
 import { Tracing } from './tracing/load.js';
-import type { Reason, WhyTarget } from './mill/why.js';
+import type { Reason, WhyTarget } from './mill/insight/why.js';
 
 /**
  * The entry point of the library. The constructor neither connects nor starts anything: the store opens on the first

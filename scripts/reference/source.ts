@@ -26,7 +26,7 @@ export class Source {
 
   /**
    * The type at a place: `src/mill/options.ts#TidemillOptions`, `src/jobs/definition.ts#defineJob(options)` or
-   * `src/jobs/manager.ts#Jobs.cancel(options)`.
+   * `src/jobs/manage/manager.ts#Jobs.cancel(options)`.
    */
   typeAt(place: string): ts.Type {
     const [path = '', rest = ''] = place.split('#');

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Command } from 'commander';
 import { Tidemill, type Store } from '../index.js';
-import { folderOf, openStore, type OpenOptions } from '../mill/open-store.js';
+import { folderOf, openStore, type OpenOptions } from '../mill/opening/open-store.js';
 import { CliError, Exit } from './exit.js';
 import { Output } from './output.js';
 import { hider, safeUrl } from './secrets.js';

@@ -6,7 +6,7 @@ import type { RetentionMs, ScopeLimits } from '../store/port.js';
 import { batchingOf, type Batching } from '../time/batching.js';
 import { toMs, type Duration } from '../time/duration.js';
 import { retryRule, type RetryPolicy, type RetryRule } from '../time/retry.js';
-import type { KeyPath } from './limit-key.js';
+import type { KeyPath } from './enqueue/limit-key.js';
 
 /** How long finished jobs are kept; 0 deletes them at once. In a definition, the mill's settings are the default. */
 export interface Retention {

@@ -10,7 +10,7 @@ import {
   type EnqueueOptions,
   type Enqueuer,
   type ScheduleOptions,
-} from '../jobs/enqueuer.js';
+} from '../jobs/enqueue/enqueuer.js';
 import type { ScheduleTimes } from '../time/interval.js';
 
 /** A job's name with its payload type, ready to enqueue: what `mill.job` returns. */

@@ -3,7 +3,7 @@ import { checkKeys } from '../core/options.js';
 import type { DocumentSchedules } from './document-schedules.js';
 import type { Results } from '../jobs/results.js';
 import type { WatchRegistry } from '../jobs/watch/watches.js';
-import type { UnknownNames } from '../jobs/unknown-names.js';
+import type { UnknownNames } from '../jobs/enqueue/unknown-names.js';
 import type { Locks } from '../locks/locks.js';
 import type { Monitor } from '../metrics/monitor.js';
 import type { InstanceRuntime, InstanceRuntimeOptions } from './instance-runtime.js';
@@ -11,7 +11,7 @@ import { loadHolding } from '../locks/parts.js';
 import { loadRuntime } from './parts.js';
 import { rolesOf, type Role } from './roles.js';
 import type { Store } from '../store/port.js';
-import type { StoreHandle } from './store-handle.js';
+import type { StoreHandle } from './opening/store-handle.js';
 import { toMs, type Duration } from '../time/duration.js';
 
 export interface LifecycleOptions {

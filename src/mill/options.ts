@@ -8,7 +8,7 @@ import type { RetentionMs, Store } from '../store/port.js';
 import { checkMonitoring, type MonitoringOptions, type MonitoringSettings } from '../metrics/options.js';
 import { checkReactiveOptions, type ReactiveOptions, type ReactiveSettings } from '../reactive/options.js';
 import { toMs, type Duration } from '../time/duration.js';
-import { checkStore, isStore } from './open-store.js';
+import { checkStore, isStore } from './opening/open-store.js';
 import { OptionError } from '../core/errors.js';
 
 export interface TidemillOptions<S extends Store = Store> {

@@ -1,16 +1,16 @@
 /** Parts of a mill that a process which only enqueues does without. Each is loaded on first use. */
 import { chosen, deferred, lazily, type Deferrable, type Lazy } from '../core/lazily.js';
-import type { JobsOptions } from '../jobs/manager.js';
+import type { JobsOptions } from '../jobs/manage/manager.js';
 import type { Store } from '../store/port.js';
-import type * as doctor from './doctor.js';
+import type * as doctor from './insight/doctor.js';
 import type * as managers from './managers.js';
 import type * as runtime from './instance-runtime.js';
-import type * as why from './why.js';
+import type * as why from './insight/why.js';
 
-export const loadDoctor: () => Promise<typeof doctor> = lazily(() => import('./doctor.js'));
+export const loadDoctor: () => Promise<typeof doctor> = lazily(() => import('./insight/doctor.js'));
 export const loadManagers: Lazy<typeof managers> = lazily(() => import('./managers.js'));
 export const loadRuntime: () => Promise<typeof runtime> = lazily(() => import('./instance-runtime.js'));
-export const loadWhy: () => Promise<typeof why> = lazily(() => import('./why.js'));
+export const loadWhy: () => Promise<typeof why> = lazily(() => import('./insight/why.js'));
 
 type Methods<M> = Readonly<Record<keyof M & Deferrable<M>, true>>;
 

@@ -1,6 +1,6 @@
 /** Helpers that the dashboard and the command line share with the front door. Not part of the public interface. */
-export { audited, type Done } from './audit.js';
-export { durationText, limitsText, limitTitle } from './limit-words.js';
+export { audited, type Done } from './insight/audit.js';
+export { durationText, limitsText, limitTitle } from './limits/words.js';
 export { hideParameters, hideUserinfo, SECRET_PARAMETER, urlParts } from '../core/text/credentials.js';
 export { isBackCursor } from '../core/cursor.js';
 export { reasonOf } from '../core/errors.js';
@@ -26,7 +26,7 @@ export {
   type MongoSource,
   type SourceDocument,
   type SourceRow,
-} from './open-source.js';
+} from './opening/open-source.js';
 export { checkPayload } from '../core/payload.js';
 export { checkName } from '../core/options.js';
 export { parseSchedule } from '../time/interval.js';

@@ -27,8 +27,8 @@ import { Peers } from './peer-notifier.js';
 import type { Definitions } from './definitions.js';
 import type { TaskEvents } from './events.js';
 import type { ReactiveSettings } from './options.js';
-import type { SeatHost } from './planner/seat.js';
-import { Seats } from './planner/seats.js';
+import type { SeatHost } from './planner/partitions/seat.js';
+import { Seats } from './planner/partitions/seats.js';
 import { TaskRunner } from './run/task-runner.js';
 
 /** The instance, as its reactive tasks see it. */

@@ -1,6 +1,6 @@
 import { request } from 'node:http';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { serveDashboard, type Served } from '../../src/cli/serve.js';
+import { serveDashboard, type Served } from '../../src/cli/serve/serve.js';
 import { Tidemill } from '../../src/index.js';
 import { memory } from '../../src/memory/index.js';
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Tidemill, type KeyUse, type LimitState } from '../../src/index.js';
-import { openStore } from '../../src/mill/open-store.js';
+import { openStore } from '../../src/mill/opening/open-store.js';
 import { gate, until } from '../support/mills.js';
 import { freshUri } from '../support/stores.js';
 import { linesOf, tidemill, type Ran, type TerminalOptions } from './terminal.js';

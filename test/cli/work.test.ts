@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { Tidemill, type Finding, type Job } from '../../src/index.js';
-import { openStore } from '../../src/mill/open-store.js';
+import { openStore } from '../../src/mill/opening/open-store.js';
 import { until } from '../support/mills.js';
 import { freshUri, rawClient, rawPool } from '../support/stores.js';
 import { linesOf, tidemill, type Ran, type TerminalOptions } from './terminal.js';

@@ -2,7 +2,7 @@ import { startMongo, type MongoServer } from '@tidemill/servers';
 import type { Collection } from 'mongodb';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { Tidemill } from '../../src/index.js';
-import { openStore } from '../../src/mill/open-store.js';
+import { openStore } from '../../src/mill/opening/open-store.js';
 import { freshUri, rawClient } from '../support/stores.js';
 import { aMill, until } from '../support/mills.js';
 import { findingOf, findingsOf } from './findings.js';

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { Tidemill } from '../../src/index.js';
-import { openStore } from '../../src/mill/open-store.js';
+import { openStore } from '../../src/mill/opening/open-store.js';
 import { postgres } from '../../src/postgres/index.js';
 import { inspect } from '../../src/sql/schema/inspect.js';
 import { aMill, until } from '../support/mills.js';

@@ -4,7 +4,7 @@ import { memory, type MemoryTransaction } from '../../src/memory/index.js';
 import type { Logger } from '../../src/core/logger.js';
 import { aMill } from '../support/mills.js';
 import { eachStore } from '../support/stores.js';
-import { aSchema, emailSchema } from './schemas.js';
+import { aSchema, emailSchema } from './enqueue/schemas.js';
 
 /** A call as code without types makes it. */
 const untyped = (mill: object, method: string, ...given: unknown[]): unknown =>

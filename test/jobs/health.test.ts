@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { EngineState } from '../../src/engine/options.js';
-import { healthOf } from '../../src/mill/health.js';
+import { healthOf } from '../../src/mill/insight/health.js';
 import { checkMillOptions } from '../../src/mill/options.js';
 import { memory } from '../../src/memory/index.js';
 

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { mongodb, type MongodbStore } from '../../src/mongodb/index.js';
 import { collectionOptions, type Mongo } from '../../src/mongodb/context.js';
 import { checkPermits, type SeenKey } from '../../src/mongodb/limits/keys/permits.js';
-import { keyedJobs } from '../../src/mongodb/jobs/keyed.js';
+import { keyedJobs } from '../../src/mongodb/jobs/claim/keyed.js';
 import { repairKeys } from '../../src/mongodb/limits/keys/repair.js';
 import { memory } from '../../src/memory/index.js';
 import { orderOf } from '../../src/core/records/limit-order.js';

@@ -2,7 +2,7 @@ import { MongoClient } from 'mongodb';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Mongo } from '../../src/mongodb/context.js';
 import { createIndexes, taskIndexes } from '../../src/mongodb/indexes.js';
-import { keyedJobs } from '../../src/mongodb/jobs/keyed.js';
+import { keyedJobs } from '../../src/mongodb/jobs/claim/keyed.js';
 import { laterPipeline, offeredPipeline } from '../../src/mongodb/limits/keys/read.js';
 import { keyedTasks } from '../../src/mongodb/reactive/keyed.js';
 import { mongodb, type MongodbStore } from '../../src/mongodb/index.js';

@@ -3,7 +3,7 @@ import type { Document } from 'mongodb';
 import { describe, expect, it } from 'vitest';
 import { LeaseLostError, StoreError } from '../../src/index.js';
 import { mongodb } from '../../src/mongodb/index.js';
-import { clusterPipeline, wholePipeline } from '../../src/mongodb/jobs/peek.js';
+import { clusterPipeline, wholePipeline } from '../../src/mongodb/jobs/claim/peek.js';
 import type { LockOwner } from '../../src/store/port.js';
 import { behindProxy } from '../support/flaky-proxy.js';
 import { aMill, gate, until } from '../support/mills.js';

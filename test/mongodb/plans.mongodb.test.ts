@@ -1,11 +1,16 @@
 import { MongoClient, type Document } from 'mongodb';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { headPipeline } from '../../src/mongodb/jobs/claim.js';
+import { headPipeline } from '../../src/mongodb/jobs/claim/claim.js';
 import { dueDepthPipeline } from '../../src/mongodb/jobs/depths.js';
 import { countPipeline, findQuery, namesPipeline } from '../../src/mongodb/jobs/find.js';
-import { liveKey } from '../../src/mongodb/jobs/winners.js';
+import { liveKey } from '../../src/mongodb/jobs/enqueue/winners.js';
 import { jobIndexes } from '../../src/mongodb/indexes.js';
-import { clusterPipeline, duePipeline, expiryPipeline, oddPipelines } from '../../src/mongodb/jobs/peek.js';
+import {
+  clusterPipeline,
+  duePipeline,
+  expiryPipeline,
+  oddPipelines,
+} from '../../src/mongodb/jobs/claim/peek.js';
 import { mongodb, type MongodbStore } from '../../src/mongodb/index.js';
 import { fillCollection } from '../support/fill-collection.js';
 import { aMill } from '../support/mills.js';

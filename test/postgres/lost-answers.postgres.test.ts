@@ -3,7 +3,7 @@ import { systemClock } from '../../src/core/clock.js';
 import { StoreError } from '../../src/core/errors.js';
 import type { Sql } from '../../src/sql/connection/connection.js';
 import type { Queryable } from '../../src/sql/connection/driver.js';
-import { insert, insertFree } from '../../src/sql/jobs/insert.js';
+import { insert, insertFree } from '../../src/sql/jobs/enqueue/insert.js';
 import { namesIn } from '../../src/sql/schema/names.js';
 import { behindPostgresProxy } from '../support/flaky-proxy.js';
 import { aMill, until } from '../support/mills.js';

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import type { AuditPage, Operation } from '../../src/dashboard/contract.js';
 import { Tidemill } from '../../src/index.js';
 import { memory } from '../../src/memory/index.js';
-import { openStore } from '../../src/mill/open-store.js';
+import { openStore } from '../../src/mill/opening/open-store.js';
 import { aClient } from '../dashboard/client.js';
 import { aMill, gate, until } from '../support/mills.js';
 import { rawPool } from '../support/stores.js';

@@ -4,7 +4,7 @@
  */
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { serveDashboard } from '../../src/cli/serve.js';
+import { serveDashboard } from '../../src/cli/serve/serve.js';
 import { createDashboard, toNodeHandler } from '../../src/dashboard/index.js';
 import { Tidemill } from '../../src/index.js';
 import { memory } from '../../src/memory/index.js';

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { jsonText } from '../../src/cli/render/text.js';
 import { FatalError, Tidemill, type Job } from '../../src/index.js';
-import { openStore } from '../../src/mill/open-store.js';
+import { openStore } from '../../src/mill/opening/open-store.js';
 import { until } from '../support/mills.js';
 import { rawPool } from '../support/stores.js';
 import { linesOf, tidemill } from '../cli/terminal.js';

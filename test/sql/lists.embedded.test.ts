@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { isTimed, newId } from '../../src/sql/jobs/ids.js';
+import { isTimed, newId } from '../../src/sql/jobs/enqueue/ids.js';
 import type { JobFilter, JobStore, Page } from '../../src/store/port.js';
 import { aJob, opened } from '../support/port.js';
 import { freshEmbedded, useEmbedded } from '../support/stores.js';

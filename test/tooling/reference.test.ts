@@ -22,11 +22,11 @@ const markdown = (path: string): string => readFileSync(join(root, 'docs', path)
 const APART = new Map([
   ['src/core/options.ts options', 'shared by the counts of jobs and tasks'],
   ['src/core/options.ts value', 'a time range, explained at the top of the page'],
-  ['src/jobs/page.ts sort', 'one field and its direction'],
+  ['src/jobs/manage/page.ts sort', 'one field and its direction'],
   ['src/reactive/manage/manager.ts sort', 'one field and its direction'],
   ['src/time/interval.ts times', 'the first argument of schedule'],
   ['src/time/retry.ts policy', 'the keys depend on the type of the policy'],
-  ['src/mill/limits.ts target', 'a limit by its kind and name'],
+  ['src/mill/limits/manager.ts target', 'a limit by its kind and name'],
   ['src/testing/idle.ts options', 'its callers name their keys'],
   ['src/store/helpers/document-fields.ts given', 'an unknown value; the test of its defaults names the keys'],
   [
@@ -135,7 +135,7 @@ const ELSEWHERE = new Map([
   ['src/dashboard/options.ts maxStreams.perViewer', 'both limits come from one expression'],
   ['src/time/retry.ts jitter', 'whatever is not given is 0'],
   ['src/time/retry.ts timezone', 'the default of cron expressions'],
-  ['src/jobs/enqueuer.ts delay', 'whatever is not given is now'],
+  ['src/jobs/enqueue/enqueuer.ts delay', 'whatever is not given is now'],
   ...Object.keys(checkFields('test', undefined)).map(
     (field) => [`src/store/documents.ts ${field}`, 'compared below'] as const,
   ),

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { PGlite } from '@electric-sql/pglite';
 import { embedded } from '../../../src/embedded/index.js';
-import { newId } from '../../../src/sql/jobs/ids.js';
+import { newId } from '../../../src/sql/jobs/enqueue/ids.js';
 import { CLAIM, COMPLETE, DUE, drained, INSERT, INSERT_MANY } from '../../lib/rows.js';
 import type { Contender, Payload, Place } from '../contender.js';
 import { folderOf, type EmbeddedModule } from './contender.js';

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import pg, { type Pool } from 'pg';
-import { newId } from '../../../src/sql/jobs/ids.js';
+import { newId } from '../../../src/sql/jobs/enqueue/ids.js';
 import {
   CLAIM,
   COMPLETE,

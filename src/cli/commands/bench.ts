@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { Tidemill, type Store } from '../../index.js';
-import { openStore } from '../../mill/open-store.js';
+import { openStore } from '../../mill/opening/open-store.js';
 import { bench, type Measure } from '../bench.js';
 import { confirmed } from '../confirm.js';
 import { outputFor, storeUrl, withStore, type StoreFlags } from '../context.js';

@@ -4,7 +4,7 @@ import { onStore, withStore, type Session, type StoreFlags } from '../context.js
 import { CliError, Exit } from '../exit.js';
 import { gathered, type CommandBuilder } from '../command-builder.js';
 import { cleanLines } from '../render/text.js';
-import { serveDashboard } from '../serve.js';
+import { serveDashboard } from '../serve/serve.js';
 
 interface Flags extends StoreFlags {
   readonly port?: string;

@@ -109,7 +109,7 @@ async function takeOver(builder: CommandBuilder, flags: Flags): Promise<Exit> {
       Exit.USAGE,
       'mongodash: what it has stored stays in its database; leave out --store, or pass the same URL as --from.',
     );
-  const { importMongodash } = await import('../import/mongodash.js');
+  const { importMongodash } = await import('../import/libraries/mongodash.js');
   return onStore({ ...flags, store }, builder.terminal, dryRun ? 'inspect' : undefined, (session) =>
     importMongodash(session, flags),
   );

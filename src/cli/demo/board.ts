@@ -13,7 +13,7 @@ import {
   takePulse,
 } from './jobs.js';
 import type { Picture, Row } from './screen.js';
-import { DIGESTS, type Shop, type ShopCounts } from './shop.js';
+import { DIGESTS, type Shop, type ShopCounts } from './shop/shop.js';
 
 /** The rate is averaged over this window. */
 const WINDOW_MS = 5_000;

@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { Tidemill, type Store } from '../../index.js';
-import { openStore } from '../../mill/open-store.js';
+import { openStore } from '../../mill/opening/open-store.js';
 import { CliError, Exit } from '../exit.js';
-import type { Shop } from './shop.js';
-import { shopOf } from './shops.js';
+import type { Shop } from './shop/shop.js';
+import { shopOf } from './shop/shops.js';
 
 /** Where the demo runs: a store, and the application's own data beside it. */
 export interface Place {

@@ -2,8 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Tidemill } from '../../index.js';
 import { buildReport, chargeCard, PULSE_CRON, sendEmail, syncAccount, takePulse } from './jobs.js';
 import type { Part, PartOptions } from './crew.js';
-import type { Shop } from './shop.js';
-import { shopOf } from './shops.js';
+import type { Shop } from './shop/shop.js';
+import { shopOf } from './shop/shops.js';
 
 const ROUND_MS = 250;
 

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Tidemill, type Store } from '../../index.js';
 import { reasonOf } from '../../mill/tools.js';
 import { clean } from '../render/text.js';
-import { serveDashboard } from '../serve.js';
+import { serveDashboard } from '../serve/serve.js';
 import type { Terminal } from '../terminal.js';
 import { Board } from './board.js';
 import type { Crew, CrewOptions } from './crew.js';
@@ -11,7 +11,7 @@ import { DemoMembers } from './parts.js';
 import { inPlace, type Place } from './place.js';
 import { Processes } from './processes.js';
 import { Screen } from './screen.js';
-import type { Shop } from './shop.js';
+import type { Shop } from './shop/shop.js';
 
 const WORKERS = 3;
 const PRODUCERS = 2;

@@ -2,8 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Tidemill, type Logger } from '../../index.js';
 import { buildReport, chargeCard, sendEmail, SHIP_ORDER, syncAccount, takePulse } from './jobs.js';
 import type { Part, PartOptions } from './crew.js';
-import type { Shop } from './shop.js';
-import { shopOf } from './shops.js';
+import type { Shop } from './shop/shop.js';
+import { shopOf } from './shop/shops.js';
 
 const between = (least: number, most: number): number => least + Math.random() * (most - least);
 

@@ -15,32 +15,32 @@ export const LIBRARIES: Readonly<Record<string, Library>> = {
   agenda: {
     title: 'Agenda',
     prefix: 'agenda:',
-    open: async (options) => (await import('./agenda.js')).openAgenda('agenda', options),
+    open: async (options) => (await import('./libraries/agenda.js')).openAgenda('agenda', options),
   },
   pulse: {
     title: 'Pulse',
     prefix: 'pulse:',
-    open: async (options) => (await import('./agenda.js')).openAgenda('pulse', options),
+    open: async (options) => (await import('./libraries/agenda.js')).openAgenda('pulse', options),
   },
   monque: {
     title: 'Monque',
     prefix: 'monque:',
-    open: async (options) => (await import('./monque.js')).openMonque(options),
+    open: async (options) => (await import('./libraries/monque.js')).openMonque(options),
   },
   'mongodb-cron': {
     title: 'mongodb-cron',
     prefix: 'mongodb-cron:',
     checksOnly: true,
-    open: async (options) => (await import('./mongodb-cron.js')).openMongodbCron(options),
+    open: async (options) => (await import('./libraries/mongodb-cron.js')).openMongodbCron(options),
   },
   'pg-boss': {
     title: 'pg-boss',
     prefix: 'pg-boss:',
-    open: async (options) => (await import('./pg-boss.js')).openPgBoss(options),
+    open: async (options) => (await import('./libraries/pg-boss.js')).openPgBoss(options),
   },
   'graphile-worker': {
     title: 'graphile-worker',
     prefix: 'graphile-worker:',
-    open: async (options) => (await import('./graphile-worker.js')).openGraphile(options),
+    open: async (options) => (await import('./libraries/graphile-worker.js')).openGraphile(options),
   },
 };

@@ -11,7 +11,7 @@ import {
 } from '../../store/port.js';
 import { literal, run, type Mongo } from '../context.js';
 import { isDuplicate } from '../errors.js';
-import { cluster, leases, readWhole, wholePipeline } from '../jobs/peek.js';
+import { cluster, leases, readWhole, wholePipeline } from '../jobs/claim/peek.js';
 import { renewal } from './renewal.js';
 import { endSessions } from './sessions.js';
 

@@ -1,7 +1,7 @@
 import type { ChangeStream, Document } from 'mongodb';
 import { EVERYTHING, type DueNames, type Hint, type Watch, type WatchHandlers } from '../../store/port.js';
 import { run, type Mongo } from '../context.js';
-import { pauseId } from '../jobs/peek.js';
+import { pauseId } from '../jobs/claim/peek.js';
 import { followed, STREAM_OPTIONS } from './change-stream.js';
 import { follow } from './messages.js';
 

@@ -7,7 +7,7 @@ import { send } from '../cluster/messages.js';
 import { literal, run, type Mongo } from '../context.js';
 import { keysFor, limitMovedTo, movedTo, toRecord, type JobDocument, type Key } from './document.js';
 import { isDuplicate, isTimeLimit } from '../errors.js';
-import { loadExisting } from './parts.js';
+import { loadExisting } from './enqueue/parts.js';
 import { get } from './find.js';
 import { markKeys } from '../limits/keys/document.js';
 

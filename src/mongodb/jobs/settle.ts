@@ -5,7 +5,7 @@ import type { SettleAnswer, Settlement } from '../../store/port.js';
 import { BSON_OPTIONS, literal, needOpenTransaction, perDocument, run, type Mongo } from '../context.js';
 import { send } from '../cluster/messages.js';
 import { toDocument, toText, type JobDocument, type Key } from './document.js';
-import { loadExisting } from './parts.js';
+import { loadExisting } from './enqueue/parts.js';
 import {
   HAND_ON_MS,
   isConflict,

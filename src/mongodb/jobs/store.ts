@@ -3,7 +3,7 @@ import { deferred, deferredPort } from '../../core/lazily.js';
 import { JOB_METHODS, REPLACING_METHODS, WORK_METHODS, type Parts } from '../../store/parts.js';
 import type { JobStore } from '../../store/port.js';
 import type { Mongo } from '../context.js';
-import { insert, insertFree, insertIn } from './insert.js';
+import { insert, insertFree, insertIn } from './enqueue/insert.js';
 
 /** The jobs of a MongoDB. Enqueuing is here; managed.ts has all other transitions. */
 export function jobStore(mongo: () => Mongo, parts: Parts): JobStore<ClientSession> {

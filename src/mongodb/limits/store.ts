@@ -13,7 +13,7 @@ import { grantStarts, sliceMs, spacingMs, startsInWindow, toleranceMs } from '..
 import { send } from '../cluster/messages.js';
 import { run, type Mongo } from '../context.js';
 import { isDuplicate } from '../errors.js';
-import { keyedJobs } from '../jobs/keyed.js';
+import { keyedJobs } from '../jobs/claim/keyed.js';
 import { publishedTasks } from '../reactive/keyed.js';
 import { repairKeys } from './keys/repair.js';
 import { keyUses } from './keys/uses.js';

@@ -17,7 +17,7 @@ import { hash } from '../jobs/document.js';
 import { isBadValue } from '../errors.js';
 import { aggregateExact, bytesOf, findExact } from '../exact.js';
 import { sliceOf, windowOf, type Skips, type Windows } from '../slices.js';
-import { readTaskCluster, taskClusterPipeline } from '../jobs/peek.js';
+import { readTaskCluster, taskClusterPipeline } from '../jobs/claim/peek.js';
 import {
   claimEachKeyed,
   keyedOf,
@@ -27,7 +27,7 @@ import {
   type Turns,
 } from '../limits/keys/claim.js';
 import type { ClaimableWork, TakeRules } from '../limits/keys/work.js';
-import { inTime } from '../jobs/take.js';
+import { inTime } from '../jobs/claim/take.js';
 import { keyedTasks } from './keyed.js';
 import { OURS, TASK_VERSION, textOf, toRecord, type TaskKey } from './document.js';
 import { queryOf } from './plan/filter.js';

@@ -6,7 +6,7 @@ import type { Source, TaskPlan, TaskSettlement } from '../../store/reactive.js';
 import { afterTransaction } from '../cluster/messages.js';
 import type { Mongo } from '../context.js';
 import { EXACT, findExact } from '../exact.js';
-import { readTaskCluster, taskClusterPipeline } from '../jobs/peek.js';
+import { readTaskCluster, taskClusterPipeline } from '../jobs/claim/peek.js';
 import { markKeys, type KeyOwner, type Mark } from '../limits/keys/document.js';
 import { freeKeys, type Freed } from '../limits/keys/free.js';
 import type { KeyedWork } from '../limits/keys/work.js';

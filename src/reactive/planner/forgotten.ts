@@ -1,6 +1,6 @@
 import type { ReactiveStore, TaskPlan } from '../../store/reactive.js';
-import type { ChangePlanner } from './change-planner.js';
-import type { Planned } from './leader-maintenance.js';
+import type { ChangePlanner } from './changes/change-planner.js';
+import type { Planned } from './chores/leader-maintenance.js';
 
 export interface ForgottenTasksOptions {
   readonly reactive: ReactiveStore;

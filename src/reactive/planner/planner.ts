@@ -20,11 +20,11 @@ import { RETRY_MS } from './backoffs.js';
 import { BlockedDocuments } from './blocked-documents.js';
 import { definitionsInUse, evolve, plansInForce, type InForce } from './plans-in-force.js';
 import { PeerNotifier } from '../peer-notifier.js';
-import { LeaderMaintenance, type MaintenanceHost, type Planned } from './leader-maintenance.js';
-import { ChangePlanner, type ChangePlannerHost } from './change-planner.js';
+import { LeaderMaintenance, type MaintenanceHost, type Planned } from './chores/leader-maintenance.js';
+import { ChangePlanner, type ChangePlannerHost } from './changes/change-planner.js';
 import type { TaskEvents } from '../events.js';
 import { ForgottenTasks } from './forgotten.js';
-import { Followers, type FollowersHost } from './followers.js';
+import { Followers, type FollowersHost } from './changes/followers.js';
 import { recordLeftOut, type LeftOut } from './left-out.js';
 import { Troubles } from './troubles.js';
 

@@ -4,7 +4,7 @@ import type { JobStore, ScheduleChange } from '../../store/port.js';
 import { NOTIFY, wakeMessage } from '../cluster/notifier.js';
 import type { Sql } from '../connection/connection.js';
 import { run } from '../connection/errors.js';
-import { get } from './find.js';
+import { get } from './find/find.js';
 import { recordColumns, records } from './record.js';
 import { answering, rows } from '../connection/rows.js';
 import { refusesText, timeText, toStored } from '../connection/values.js';

@@ -3,8 +3,8 @@ import { JOB_METHODS, REPLACING_METHODS, WORK_METHODS, type Parts } from '../../
 import type { JobStore } from '../../store/port.js';
 import type { Sql } from '../connection/connection.js';
 import type { Queryable } from '../connection/driver.js';
-import { newId } from './ids.js';
-import { insert, insertFree, insertIn } from './insert.js';
+import { newId } from './enqueue/ids.js';
+import { insert, insertFree, insertIn } from './enqueue/insert.js';
 import { telling } from './telling.js';
 
 /** The job store. Enqueuing is here; managed.ts has all other transitions. */

@@ -31,7 +31,7 @@ import {
 } from '../../../src/compat/monque/index.js';
 import { gate, until } from '../../support/mills.js';
 import { freshUri, rawClient } from '../../support/stores.js';
-import { Jobs } from '../../../src/jobs/manager.js';
+import { Jobs } from '../../../src/jobs/manage/manager.js';
 import { aMonque, next } from './a-monque.js';
 import { OlderWorker } from './older-worker.js';
 

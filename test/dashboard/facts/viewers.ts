@@ -1,7 +1,7 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { describe, expect, it } from 'vitest';
-import { serveDashboard } from '../../../src/cli/serve.js';
+import { serveDashboard } from '../../../src/cli/serve/serve.js';
 import { until } from '../../support/mills.js';
 import type { BrowserFixture } from '../browser-fixture.js';
 import { rows } from '../visit.js';

@@ -1,6 +1,6 @@
 import { expect, it, onTestFinished } from 'vitest';
 import type { PostgresStore } from '../../../src/postgres/index.js';
-import { mergeStates } from '../../../src/reactive/planner/division.js';
+import { mergeStates } from '../../../src/reactive/planner/partitions/division.js';
 import type { Partitioning, PartitionStore } from '../../../src/store/partitions.js';
 import type { Feed, FeedEvent, TaskPlan, Term } from '../../../src/store/reactive.js';
 import { until } from '../../support/mills.js';

@@ -38,7 +38,7 @@ const KEY_CHECK = check(
   'a text of up to 1024 characters or a number',
 );
 
-/** As `keyText` of src/jobs/limit-key.ts: numbers as JavaScript writes them, null as ''. */
+/** As `keyText` of src/jobs/enqueue/limit-key.ts: numbers as JavaScript writes them, null as ''. */
 const keyFunction = ({ table }: Names): string => `
   create or replace function ${table('key_text')}(given jsonb) returns text language plpgsql immutable
     set extra_float_digits = 1 as ${literal(`
