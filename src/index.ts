@@ -57,7 +57,14 @@ export type {
   WorkLimits,
 } from './engine/limits/options.js';
 export type { KeysOptions, LimitChanges, Limits, LimitState, LimitTarget } from './mill/limits/manager.js';
-export type { BreakerRule, KeyRule, KeyUse, RateLimit, ScopeKind, ScopeLimits } from './store/limits.js';
+export type {
+  BreakerRule,
+  KeyRule,
+  KeyUse,
+  RateLimit,
+  ScopeKind,
+  ScopeLimits,
+} from './store/limits/limits.js';
 
 // Reactive tasks
 export type {
@@ -81,7 +88,7 @@ export type {
 export type { FoundTask, TaskPage, Tasks, TasksPageOptions } from './reactive/manage/manager.js';
 export type { Planning } from './reactive/planner/planning.js';
 export type { TasksFilter } from './reactive/manage/tasks-filter.js';
-export type { TaskStats } from './store/reactive.js';
+export type { TaskStats } from './store/reactive/reactive.js';
 export type { ReactiveOptions } from './reactive/options.js';
 export { TaskStatus, type Task } from './core/records/task.js';
 export type { Role } from './mill/roles.js';

@@ -8,7 +8,7 @@ import {
   type Instance,
   type Store,
 } from '../store/port.js';
-import type { TaskPlan } from '../store/reactive.js';
+import type { TaskPlan } from '../store/reactive/reactive.js';
 import type { ClusterView } from './families.js';
 
 type Census = Omit<ClusterView, 'limits'>;

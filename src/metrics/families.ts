@@ -2,7 +2,7 @@
 import { ENDS, type HeldUpBy } from '../core/meter.js';
 import type { Counts, MeasuredKind, Shared } from '../store/metrics.js';
 import type { Depth } from '../store/port.js';
-import type { Outbox } from '../store/reactive.js';
+import type { Outbox } from '../store/reactive/reactive.js';
 import { CATALOGUE, type MetricInfo } from './catalogue.js';
 import { readHistogram, type Bounds } from './histogram.js';
 import { LIMIT_SERIES, OWN_SERIES } from './counters.js';

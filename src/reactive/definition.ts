@@ -10,7 +10,7 @@ import {
 } from '../core/options.js';
 import { definedLimits, type BreakerOptions, type TaskLimits } from '../engine/limits/options.js';
 import type { ScopeLimits } from '../store/port.js';
-import type { DeleteWhen, OnVersionChange, TaskPlan } from '../store/reactive.js';
+import type { DeleteWhen, OnVersionChange, TaskPlan } from '../store/reactive/reactive.js';
 import { batchingOf, type Batching } from '../time/batching.js';
 import { parseCron } from '../time/cron.js';
 import { toMs, type Duration } from '../time/duration.js';

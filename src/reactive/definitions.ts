@@ -1,6 +1,6 @@
 import { OptionError } from '../core/errors.js';
 import { show } from '../core/options.js';
-import type { TaskPlan } from '../store/reactive.js';
+import type { TaskPlan } from '../store/reactive/reactive.js';
 import type { CompiledTask } from './definition.js';
 
 /** The reactive tasks that have a handler in this process. */

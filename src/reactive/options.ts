@@ -2,7 +2,7 @@ import { OptionError } from '../core/errors.js';
 import { checkFunction, checkInteger, checkKeys, checkText, show } from '../core/options.js';
 import type { Duration } from '../time/duration.js';
 import { everyOf } from './definition.js';
-import { MOST_PARTITIONS } from '../store/partitions.js';
+import { MOST_PARTITIONS } from '../store/reactive/partitions.js';
 
 /** Settings of reactive tasks on one instance. */
 export interface ReactiveOptions {

@@ -1,7 +1,7 @@
 import { OptionError } from '../core/errors.js';
-import type { Partitioned } from '../store/partitions.js';
+import type { Partitioned } from '../store/reactive/partitions.js';
 import type { Store } from '../store/port.js';
-import type { ReactiveStore } from '../store/reactive.js';
+import type { ReactiveStore } from '../store/reactive/reactive.js';
 
 /** Returns the reactive part of a store. Throws if the store's data cannot be watched. */
 export function reactiveOf(store: Store): ReactiveStore & Partitioned {

@@ -21,8 +21,8 @@ import {
   type Store,
   type TaskAdvert,
 } from '../store/port.js';
-import type { Partitioned } from '../store/partitions.js';
-import type { ReactiveStore, TaskPlan, TaskSettlement, TaskStore } from '../store/reactive.js';
+import type { Partitioned } from '../store/reactive/partitions.js';
+import type { ReactiveStore, TaskPlan, TaskSettlement, TaskStore } from '../store/reactive/reactive.js';
 import { Peers } from './peer-notifier.js';
 import type { Definitions } from './definitions.js';
 import type { TaskEvents } from './events.js';

@@ -14,8 +14,8 @@ import {
   METRICS_METHODS,
   Parts,
 } from '../store/parts.js';
-import type { Partitioned } from '../store/partitions.js';
-import type { ReactiveStore } from '../store/reactive.js';
+import type { Partitioned } from '../store/reactive/partitions.js';
+import type { ReactiveStore } from '../store/reactive/reactive.js';
 import type {
   InstanceStore,
   JobStore,

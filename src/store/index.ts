@@ -4,13 +4,13 @@
  */
 export type * from './audit.js';
 export type * from './documents.js';
-export type * from './forgetting.js';
+export type * from './reactive/forgetting.js';
 export type * from './inspect.js';
-export type * from './limits.js';
+export type * from './limits/limits.js';
 export type * from './metrics.js';
-export type * from './partitions.js';
+export type * from './reactive/partitions.js';
 export type * from './port.js';
-export type * from './reactive.js';
+export type * from './reactive/reactive.js';
 export {
   capFor,
   EVERYTHING,

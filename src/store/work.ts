@@ -5,7 +5,7 @@
  */
 import type { Attempt, JobRecord, LogLine } from '../core/records/job.js';
 import type { FailureKind, Work } from '../core/records/work.js';
-import type { KeyRule } from './limits.js';
+import type { KeyRule } from './limits/limits.js';
 
 /** Proof that one attempt owns one piece of work. Each claim makes a new token, so a stale holder can never write. */
 export interface Lease {

@@ -5,7 +5,7 @@
  */
 import { closeSync, openSync } from 'node:fs';
 import { Tidemill } from '../../src/index.js';
-import type { Partitioned } from '../../src/store/partitions.js';
+import type { Partitioned } from '../../src/store/reactive/partitions.js';
 import { documentsAt, writeOnce, type Doc } from './documents.js';
 import { takeDetours } from './detour.js';
 import { random, sleep } from './chaos-database.js';

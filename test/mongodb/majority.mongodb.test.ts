@@ -6,7 +6,7 @@ import { isTimeLimit } from '../../src/mongodb/errors.js';
 import { mongodb } from '../../src/mongodb/index.js';
 import { Majority } from '../../src/mongodb/majority.js';
 import { leaseOf } from '../../src/store/port.js';
-import type { TaskPlan } from '../../src/store/reactive.js';
+import type { TaskPlan } from '../../src/store/reactive/reactive.js';
 import { Fixture } from '../reactive/fixture.js';
 import { aClaim, aJob, anInstance, done, opened } from '../support/port.js';
 import { freshUri } from '../support/stores.js';

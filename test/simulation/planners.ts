@@ -1,8 +1,8 @@
 import type { MemoryStore } from '../../src/memory/index.js';
 import { isIn } from '../../src/memory/reactive/partition.js';
 import { textOf } from '../../src/memory/reactive/query/values.js';
-import type { Partition } from '../../src/store/partitions.js';
-import type { TaskState, Term } from '../../src/store/reactive.js';
+import type { Partition } from '../../src/store/reactive/partitions.js';
+import type { TaskState, Term } from '../../src/store/reactive/reactive.js';
 import type { Judge } from './judge.js';
 import type { SimulatedProcess } from './process.js';
 import { checkResumePoints } from './resume-point.js';

@@ -1,8 +1,8 @@
 import { MemoryTransaction } from '../../src/memory/index.js';
 import type { DocumentJobStore, DocumentPlace } from '../../src/store/documents.js';
-import type { Partition, Partitioned, Partitioning } from '../../src/store/partitions.js';
+import type { Partition, Partitioned, Partitioning } from '../../src/store/reactive/partitions.js';
 import type { LimitStore, Store, WatchHandlers } from '../../src/store/port.js';
-import type { Feed, FeedEvent, PlanStore, ReactiveStore } from '../../src/store/reactive.js';
+import type { Feed, FeedEvent, PlanStore, ReactiveStore } from '../../src/store/reactive/reactive.js';
 import type { Network } from './network.js';
 import type { PlannerJudge } from './planners.js';
 import type { SimulatedProcess } from './process.js';

@@ -3,7 +3,7 @@ import { isIn } from '../../src/memory/reactive/partition.js';
 import type { PartitionOnRecord } from '../../src/memory/reactive/registry.js';
 import type { TaskTable } from '../../src/memory/reactive/tasks/table.js';
 import { isEqual, textOf } from '../../src/memory/reactive/query/values.js';
-import type { TaskPlan } from '../../src/store/reactive.js';
+import type { TaskPlan } from '../../src/store/reactive/reactive.js';
 import type { Judge } from './judge.js';
 
 /**

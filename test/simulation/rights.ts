@@ -1,5 +1,5 @@
 import { StoreError } from '../../src/core/errors.js';
-import type { TaskPlan } from '../../src/store/reactive.js';
+import type { TaskPlan } from '../../src/store/reactive/reactive.js';
 import type { SimulatedProcess } from './process.js';
 import type { Scheduler } from './scheduler.js';
 

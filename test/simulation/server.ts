@@ -3,7 +3,7 @@ import { StoreError } from '../../src/core/errors.js';
 import type { JobRecord } from '../../src/core/records/job.js';
 import type { TaskRecord } from '../../src/core/records/task.js';
 import type { Work } from '../../src/core/records/work.js';
-import type { Partition } from '../../src/store/partitions.js';
+import type { Partition } from '../../src/store/reactive/partitions.js';
 import type {
   JobStore,
   Lease,
@@ -21,7 +21,7 @@ import type {
   TaskState,
   TaskStore,
   Term,
-} from '../../src/store/reactive.js';
+} from '../../src/store/reactive/reactive.js';
 import { DocumentLocks } from './document-locks.js';
 import type { Ending, Judge } from './judge.js';
 import { GUARDED } from './limits.js';

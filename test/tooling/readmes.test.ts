@@ -31,7 +31,7 @@ const filesIn = (folder: string): readonly string[] =>
     .filter((entry) => entry.isFile() && entry.name !== README)
     .map(({ name }) => name);
 
-/** Says what is wrong with the README of a folder; `top` is where paths such as `src/store/scope.ts` begin. */
+/** Says what is wrong with the README of a folder; `top` is where paths such as `src/store/limits/scope.ts` begin. */
 function faultsOf(folder: string, top: string): readonly string[] {
   const files = filesIn(folder);
   const path = join(folder, README);

@@ -1,6 +1,6 @@
 import { Backoff } from '../../core/backoff.js';
 import { Wake, type Reason } from '../../engine/claim/wake.js';
-import type { ChangeHandlers } from '../../store/changes.js';
+import type { ChangeHandlers } from '../../store/jobs/changes.js';
 import type { JobFilter, Store, Watch } from '../../store/port.js';
 
 /** How long to wait between reads: if the store tells of changes, and if it does not. */

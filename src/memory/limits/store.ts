@@ -10,7 +10,7 @@ import {
 import { copyOf, KEYED_JOBS } from '../jobs/records.js';
 import type { Table } from '../jobs/table.js';
 import { keyUses, type KeysAsked } from './keys.js';
-import { dropped, exchange, newScope, toScopeRecord, turned, type Scope } from '../../store/scope.js';
+import { dropped, exchange, newScope, toScopeRecord, turned, type Scope } from '../../store/limits/scope.js';
 
 interface Entry {
   readonly ref: ScopeRef;

@@ -1,6 +1,6 @@
 import { OptionError } from '../../core/errors.js';
 import { show } from '../../core/options.js';
-import type { TaskPlan } from '../../store/reactive.js';
+import type { TaskPlan } from '../../store/reactive/reactive.js';
 import { compileProjection, type Projection } from './query/projection.js';
 import { compileFilter, type Query } from './query/query.js';
 

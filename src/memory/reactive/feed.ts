@@ -1,6 +1,6 @@
 import { StoreError } from '../../core/errors.js';
-import type { Feed, FeedEvent, FeedRequest } from '../../store/reactive.js';
-import type { Partition } from '../../store/partitions.js';
+import type { Feed, FeedEvent, FeedRequest } from '../../store/reactive/reactive.js';
+import type { Partition } from '../../store/reactive/partitions.js';
 import type { ChangeLog } from './log.js';
 import { isIn } from './partition.js';
 import { textOf } from './query/values.js';

@@ -1,4 +1,4 @@
-import { HistoryLostError } from '../../store/reactive.js';
+import { HistoryLostError } from '../../store/reactive/reactive.js';
 
 export type ChangeKind = 'insert' | 'update' | 'delete';
 

@@ -1,6 +1,6 @@
 /** Pages of documents and tasks for reconciliation, the cleanup of tasks, and fresh sequences of attempts. */
-import type { Partition } from '../../store/partitions.js';
-import type { Cleaned, IdPage, Source, TaskPlan } from '../../store/reactive.js';
+import type { Partition } from '../../store/reactive/partitions.js';
+import type { Cleaned, IdPage, Source, TaskPlan } from '../../store/reactive/reactive.js';
 import { isIn } from './partition.js';
 import { isRunning, type TaskRow } from './tasks/row.js';
 import type { TaskTable } from './tasks/table.js';

@@ -6,10 +6,10 @@ import {
   type KeyUse,
   type Leader,
 } from '../../store/port.js';
-import type { ForgettingStore } from '../../store/forgetting.js';
-import type { Partition, Partitioning } from '../../store/partitions.js';
+import type { ForgettingStore } from '../../store/reactive/forgetting.js';
+import type { Partition, Partitioning } from '../../store/reactive/partitions.js';
 import type { LoadedReactive } from '../../store/helpers/deferred-reactive.js';
-import type { PlanStore, TaskPlan, TaskStore } from '../../store/reactive.js';
+import type { PlanStore, TaskPlan, TaskStore } from '../../store/reactive/reactive.js';
 import type { MemoryCollection } from '../collection.js';
 import { keyUses, type KeysAsked } from '../limits/keys.js';
 import type { MemoryTransaction } from '../transaction.js';

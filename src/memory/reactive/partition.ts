@@ -1,5 +1,5 @@
 import type { Leader } from '../../store/port.js';
-import type { Partition } from '../../store/partitions.js';
+import type { Partition } from '../../store/reactive/partitions.js';
 import type {
   BlockedOfTask,
   Checkpoint,
@@ -7,7 +7,7 @@ import type {
   Source,
   TaskState,
   Term,
-} from '../../store/reactive.js';
+} from '../../store/reactive/reactive.js';
 import { copyOf } from '../jobs/records.js';
 import { textOf } from './query/values.js';
 

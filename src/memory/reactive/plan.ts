@@ -1,6 +1,6 @@
 /** Planning: turns documents into tasks. */
 import type { TraceContext } from '../../core/tracer.js';
-import type { Poisoned, TaskPlan } from '../../store/reactive.js';
+import type { Poisoned, TaskPlan } from '../../store/reactive/reactive.js';
 import { isRunning, newTaskRow, type TaskRow } from './tasks/row.js';
 import type { TaskTable } from './tasks/table.js';
 import { isEqual, isPlain, textOf, type Plain } from './query/values.js';

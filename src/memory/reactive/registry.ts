@@ -1,7 +1,7 @@
 /** What outlives a leader: definitions, leadership, resume points, and the progress of reconciliation. */
 import { createHash } from 'node:crypto';
 import type { InForce, Leader } from '../../store/port.js';
-import type { Division, Partition } from '../../store/partitions.js';
+import type { Division, Partition } from '../../store/reactive/partitions.js';
 import type {
   DefinitionName,
   PlannerStore,
@@ -9,7 +9,7 @@ import type {
   TaskPlan,
   TaskState,
   Term,
-} from '../../store/reactive.js';
+} from '../../store/reactive/reactive.js';
 import { copyOf } from '../jobs/records.js';
 import type { ChangeLog } from './log.js';
 import { MemoryPartition } from './partition.js';

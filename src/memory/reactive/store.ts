@@ -1,10 +1,16 @@
 import type { Lazy } from '../../core/lazily.js';
 import { deferReactive } from '../../store/helpers/deferred-reactive.js';
-import type { ForgettingStore } from '../../store/forgetting.js';
+import type { ForgettingStore } from '../../store/reactive/forgetting.js';
 import type { Parts } from '../../store/parts.js';
-import type { Partitioning } from '../../store/partitions.js';
+import type { Partitioning } from '../../store/reactive/partitions.js';
 import type { KeyUse, Leader } from '../../store/port.js';
-import type { PlannerStore, PlanStore, ReactiveStore, TaskPlan, TaskStore } from '../../store/reactive.js';
+import type {
+  PlannerStore,
+  PlanStore,
+  ReactiveStore,
+  TaskPlan,
+  TaskStore,
+} from '../../store/reactive/reactive.js';
 import type { MemoryTransaction } from '../transaction.js';
 import { compilePlan } from './compile.js';
 import type { ChangeLog } from './log.js';

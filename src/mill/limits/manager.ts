@@ -28,7 +28,7 @@ import {
   type ScopeRef,
   type Store,
 } from '../../store/port.js';
-import type { TaskPlan } from '../../store/reactive.js';
+import type { TaskPlan } from '../../store/reactive/reactive.js';
 
 /** A limit of a job or a shared limit by its name; of other work by kind and name. */
 export type LimitTarget = string | { readonly kind: ScopeKind; readonly name: string };

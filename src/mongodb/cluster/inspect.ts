@@ -11,7 +11,7 @@ import {
   type Finding,
   type Verdict,
 } from '../../store/inspect.js';
-import type { PublishedPlan } from '../../store/reactive.js';
+import type { PublishedPlan } from '../../store/reactive/reactive.js';
 import { BSON_OPTIONS, type Mongo } from '../context.js';
 import {
   exactIdIndex,

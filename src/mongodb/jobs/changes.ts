@@ -1,5 +1,5 @@
 import type { ChangeStream, Document } from 'mongodb';
-import type { ChangeHandlers, ChangeStore } from '../../store/changes.js';
+import type { ChangeHandlers, ChangeStore } from '../../store/jobs/changes.js';
 import type { JobFilter, Watch } from '../../store/port.js';
 import { followed, STREAM_OPTIONS } from '../cluster/change-stream.js';
 import type { Mongo } from '../context.js';

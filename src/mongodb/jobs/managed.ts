@@ -1,5 +1,5 @@
 import type { ClientSession } from 'mongodb';
-import type { ChangeStore } from '../../store/changes.js';
+import type { ChangeStore } from '../../store/jobs/changes.js';
 import { EVERYTHING, type JobStore } from '../../store/port.js';
 import { send, type Message } from '../cluster/messages.js';
 import { idOf } from '../limits/scope.js';

@@ -1,6 +1,6 @@
 import type { AnyBulkWriteOperation, ClientSession, Document, Filter } from 'mongodb';
 import { LOG_LIMIT } from '../../core/records/job.js';
-import { keptForWatchers } from '../../store/changes.js';
+import { keptForWatchers } from '../../store/jobs/changes.js';
 import type { SettleAnswer, Settlement } from '../../store/port.js';
 import { BSON_OPTIONS, literal, needOpenTransaction, perDocument, run, type Mongo } from '../context.js';
 import { send } from '../cluster/messages.js';

@@ -215,7 +215,7 @@ function answerOf(row: ScopeDocument, life: string, ask: ScopeAsk): Exchanged {
   return { grant, frees: closed || (gaveBack && isWanted) };
 }
 
-/** As in src/store/scope.ts. The end of the life's own trial turns the breaker, even if it is open again. */
+/** As in src/store/limits/scope.ts. The end of the life's own trial turns the breaker, even if it is open again. */
 function turnedBy(
   life: string,
   { trial }: ScopeAsk,

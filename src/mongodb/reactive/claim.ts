@@ -11,7 +11,7 @@ import {
   type Instance,
   type NameLimit,
 } from '../../store/port.js';
-import type { Source, TaskPlan } from '../../store/reactive.js';
+import type { Source, TaskPlan } from '../../store/reactive/reactive.js';
 import { literal, run } from '../context.js';
 import { hash } from '../jobs/document.js';
 import { isBadValue } from '../errors.js';

@@ -1,7 +1,12 @@
 import { MongoError, Timestamp, type ChangeStream, type Document } from 'mongodb';
 import { StoreError } from '../../core/errors.js';
-import type { Partition } from '../../store/partitions.js';
-import { HistoryLostError, type Feed, type FeedEvent, type FeedRequest } from '../../store/reactive.js';
+import type { Partition } from '../../store/reactive/partitions.js';
+import {
+  HistoryLostError,
+  type Feed,
+  type FeedEvent,
+  type FeedRequest,
+} from '../../store/reactive/reactive.js';
 import { BSON_OPTIONS, rawFields, run, type Mongo } from '../context.js';
 import { classifyError } from '../errors.js';
 import { EXACT, exactId } from '../exact.js';

@@ -1,12 +1,12 @@
 /** Removes a task that left the code. */
-import type { ForgettingStore } from '../../store/forgetting.js';
-import type { Source } from '../../store/reactive.js';
+import type { ForgettingStore } from '../../store/reactive/forgetting.js';
+import type { Source } from '../../store/reactive/reactive.js';
 import { run, type GlobalDocument, type Mongo } from '../context.js';
 import { findExact } from '../exact.js';
 import { ruleId } from '../limits/keys/document.js';
 import { ownerOf } from './keyed.js';
 import { keysOf } from './plan/walk.js';
-import { MOST_PARTITIONS } from '../../store/partitions.js';
+import { MOST_PARTITIONS } from '../../store/reactive/partitions.js';
 import { definedSources, idsOf } from './registry.js';
 import { nameOfSource, type MongodbSources } from './sources.js';
 

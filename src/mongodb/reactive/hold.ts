@@ -2,7 +2,7 @@
 import type { Document } from 'mongodb';
 import type { TaskRecord } from '../../core/records/task.js';
 import type { Instance, Lease, StrayQuery } from '../../store/port.js';
-import type { Source } from '../../store/reactive.js';
+import type { Source } from '../../store/reactive/reactive.js';
 import { run, tokensOf } from '../context.js';
 import { findExact } from '../exact.js';
 import { RUNNING } from './claim.js';

@@ -2,7 +2,7 @@
 import type { ClientSession, Collection, Document } from 'mongodb';
 import { OptionError } from '../../core/errors.js';
 import { show } from '../../core/options.js';
-import type { Source, TaskPlan, TaskSettlement } from '../../store/reactive.js';
+import type { Source, TaskPlan, TaskSettlement } from '../../store/reactive/reactive.js';
 import { afterTransaction } from '../cluster/messages.js';
 import type { Mongo } from '../context.js';
 import { EXACT, findExact } from '../exact.js';

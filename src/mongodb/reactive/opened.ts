@@ -1,8 +1,8 @@
 import type { ClientSession } from 'mongodb';
 import { OptionError } from '../../core/errors.js';
 import { show } from '../../core/options.js';
-import type { Partition, Partitioning } from '../../store/partitions.js';
-import type { PlanStore, ReactiveStore, Source, TaskPlan, TaskStore } from '../../store/reactive.js';
+import type { Partition, Partitioning } from '../../store/reactive/partitions.js';
+import type { PlanStore, ReactiveStore, Source, TaskPlan, TaskStore } from '../../store/reactive/reactive.js';
 import { literal, run, type Mongo } from '../context.js';
 import { Windows } from '../slices.js';
 import * as claiming from './claim.js';

@@ -1,5 +1,5 @@
 import type { Document } from 'mongodb';
-import type { Partition } from '../../store/partitions.js';
+import type { Partition } from '../../store/reactive/partitions.js';
 
 export const WHOLE: Partition = { index: 0, of: 1 };
 

@@ -1,8 +1,8 @@
 /** How many partitions there are, and who leads those from 1 on. */
 import type { AnyBulkWriteOperation, ClientSession, Document } from 'mongodb';
-import type { Division, Partitioning } from '../../store/partitions.js';
+import type { Division, Partitioning } from '../../store/reactive/partitions.js';
 import type { Leader } from '../../store/port.js';
-import type { BlockedOfTask, TaskState, Term } from '../../store/reactive.js';
+import type { BlockedOfTask, TaskState, Term } from '../../store/reactive/reactive.js';
 import { run, type GlobalDocument, type Mongo } from '../context.js';
 import { fromText } from './document.js';
 import { timeOf } from './feed.js';

@@ -1,7 +1,7 @@
 /** What outlives a planner: definitions, leadership, resume points, and the progress of reconciliation. */
 import { createHash } from 'node:crypto';
 import { BSON, Binary, type Document, type UpdateOptions } from 'mongodb';
-import type { Partition } from '../../store/partitions.js';
+import type { Partition } from '../../store/reactive/partitions.js';
 import type { TaskAdvert } from '../../store/port.js';
 import type {
   Checkpoint,
@@ -11,7 +11,7 @@ import type {
   TaskPlan,
   TaskState,
   Term,
-} from '../../store/reactive.js';
+} from '../../store/reactive/reactive.js';
 import { send } from '../cluster/messages.js';
 import { literal, run, type GlobalDocument, type Mongo } from '../context.js';
 import { isDuplicate } from '../errors.js';

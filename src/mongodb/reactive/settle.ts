@@ -1,7 +1,7 @@
 import type { ClientSession, Collection, Document } from 'mongodb';
 import { OptionError } from '../../core/errors.js';
 import type { SettleAnswer } from '../../store/port.js';
-import type { Source, TaskSettlement } from '../../store/reactive.js';
+import type { Source, TaskSettlement } from '../../store/reactive/reactive.js';
 import { literal, perDocument, run } from '../context.js';
 import { HAND_ON_MS, isTimeLimit, isTransient, isUnstorable, unconfirmedCount } from '../errors.js';
 import { findExact } from '../exact.js';

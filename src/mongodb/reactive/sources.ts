@@ -1,7 +1,7 @@
 import type { Collection, CollectionOptions, Db, Document } from 'mongodb';
 import { OptionError } from '../../core/errors.js';
 import { show } from '../../core/options.js';
-import type { Source, TaskPlan } from '../../store/reactive.js';
+import type { Source, TaskPlan } from '../../store/reactive/reactive.js';
 import { BSON_OPTIONS, type Mongo } from '../context.js';
 import { EXACT } from '../exact.js';
 import {

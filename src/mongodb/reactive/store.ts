@@ -1,8 +1,8 @@
 import type { ClientSession } from 'mongodb';
 import type { Lazy } from '../../core/lazily.js';
 import { deferReactive } from '../../store/helpers/deferred-reactive.js';
-import type { Partitioned } from '../../store/partitions.js';
-import type { ReactiveStore } from '../../store/reactive.js';
+import type { Partitioned } from '../../store/reactive/partitions.js';
+import type { ReactiveStore } from '../../store/reactive/reactive.js';
 import type { OpenReactive } from './opened.js';
 import { checkPlan } from './plan/filter.js';
 

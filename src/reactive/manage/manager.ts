@@ -5,7 +5,13 @@ import type { ErrorGroups, ErrorsOptions } from '../../core/records/failure-grou
 import { checkBoolean, checkKeys, checkMost, checkName, checkText, show } from '../../core/options.js';
 import { toTask, type Task } from '../../core/records/task.js';
 import type { Store } from '../../store/port.js';
-import type { ReactiveStore, TaskPageRequest, TaskPlan, TaskStats, TaskStore } from '../../store/reactive.js';
+import type {
+  ReactiveStore,
+  TaskPageRequest,
+  TaskPlan,
+  TaskStats,
+  TaskStore,
+} from '../../store/reactive/reactive.js';
 import type { Planning } from '../planner/planning.js';
 import { reactiveOf } from '../reactive-of.js';
 import { explicit, toTaskFilter, type TasksFilter } from './tasks-filter.js';

@@ -12,7 +12,7 @@ import {
 import { isSqlFragment } from '../../core/text/sql-fragment.js';
 import { TASK_STATUSES, type TaskStatus } from '../../core/records/task.js';
 import type { TimeRange } from '../../store/port.js';
-import type { TaskFilter } from '../../store/reactive.js';
+import type { TaskFilter } from '../../store/reactive/reactive.js';
 
 /** Selects tasks. A list matches any of its values; a task must match every key that is given. */
 export interface TasksFilter {

@@ -1,6 +1,6 @@
 import { pause, type Clock } from '../../core/clock.js';
 import { StoreError } from '../../core/errors.js';
-import type { HeldDocument, Poisoned, BlockedOfTask, TaskPlan } from '../../store/reactive.js';
+import type { HeldDocument, Poisoned, BlockedOfTask, TaskPlan } from '../../store/reactive/reactive.js';
 import type { Troubles } from './troubles.js';
 
 export interface BlockedDocumentsOptions {

@@ -1,4 +1,4 @@
-import type { ReactiveStore, TaskPlan } from '../../store/reactive.js';
+import type { ReactiveStore, TaskPlan } from '../../store/reactive/reactive.js';
 import type { ChangePlanner } from './changes/change-planner.js';
 import type { Planned } from './chores/leader-maintenance.js';
 

@@ -1,4 +1,4 @@
-import type { PlannerStore, TaskState, Term } from '../../store/reactive.js';
+import type { PlannerStore, TaskState, Term } from '../../store/reactive/reactive.js';
 
 /** A task that the leader leaves out of planning. */
 export interface LeftOut {

@@ -15,7 +15,7 @@ import type {
   TaskPlan,
   TaskState,
   Term,
-} from '../../store/reactive.js';
+} from '../../store/reactive/reactive.js';
 import { RETRY_MS } from './backoffs.js';
 import { BlockedDocuments } from './blocked-documents.js';
 import { definitionsInUse, evolve, plansInForce, type InForce } from './plans-in-force.js';

@@ -1,5 +1,5 @@
 import { isAlive, type Store } from '../../store/port.js';
-import type { PlannerStore, TaskState, TaskStore } from '../../store/reactive.js';
+import type { PlannerStore, TaskState, TaskStore } from '../../store/reactive/reactive.js';
 import { partitionsOf } from './partitions/division.js';
 import { retired } from './plans-in-force.js';
 import { reactiveOf } from '../reactive-of.js';

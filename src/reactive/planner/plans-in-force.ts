@@ -1,5 +1,5 @@
 import { isAlive, type Cluster } from '../../store/port.js';
-import type { DefinitionName, PublishedPlan, TaskPlan, TaskState } from '../../store/reactive.js';
+import type { DefinitionName, PublishedPlan, TaskPlan, TaskState } from '../../store/reactive/reactive.js';
 
 /**
  * A task that no live instance has advertised for this long is not planned any more; when it comes back, it counts as

@@ -4,7 +4,7 @@ import type { TaskRecord } from '../../core/records/task.js';
 import type { FailureKind } from '../../core/records/work.js';
 import type { Conclusion } from '../../engine/work-runner.js';
 import { leaseOf } from '../../store/port.js';
-import type { TaskSettlement } from '../../store/reactive.js';
+import type { TaskSettlement } from '../../store/reactive/reactive.js';
 import { decideRetry } from '../../time/retry-decision.js';
 import type { RetryRule } from '../../time/retry.js';
 

@@ -5,7 +5,7 @@ import type { TaskRecord } from '../../core/records/task.js';
 import { afterTransaction } from '../../engine/record/ending.js';
 import type { AttemptControl, Conclusion } from '../../engine/work-runner.js';
 import type { Store } from '../../store/port.js';
-import type { TaskSettlement, TaskStore } from '../../store/reactive.js';
+import type { TaskSettlement, TaskStore } from '../../store/reactive/reactive.js';
 import { toInstant, type Duration } from '../../time/duration.js';
 import type { CompiledTask } from '../definition.js';
 import type { GetDocumentOptions, TaskFacts, ThrottleOptions, TransactionOption } from './context.js';

@@ -17,7 +17,7 @@ import type {
   WorkRunner,
 } from '../../engine/work-runner.js';
 import type { InForce, Store, TaskAdvert } from '../../store/port.js';
-import type { TaskSettlement, TaskStore } from '../../store/reactive.js';
+import type { TaskSettlement, TaskStore } from '../../store/reactive/reactive.js';
 import type { Duration } from '../../time/duration.js';
 import { retryRule, TASK_RETRY, type RetryPolicy, type RetryRule } from '../../time/retry.js';
 import { concludeTask } from './conclude.js';

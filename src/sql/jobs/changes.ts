@@ -1,5 +1,5 @@
 /** How watchers of jobs learn of changes, and how writers learn that there are watchers (ADR 27). */
-import type { ChangeHandlers, ChangeStore } from '../../store/changes.js';
+import type { ChangeHandlers, ChangeStore } from '../../store/jobs/changes.js';
 import type { Watch } from '../../store/port.js';
 import { WATCHING } from '../cluster/cluster.js';
 import { message, parsed, type Message } from '../cluster/notifier.js';

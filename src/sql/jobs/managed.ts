@@ -1,4 +1,4 @@
-import type { ChangeStore } from '../../store/changes.js';
+import type { ChangeStore } from '../../store/jobs/changes.js';
 import { EVERYTHING, scopeText, type JobStore } from '../../store/port.js';
 import { message, wakeMessage } from '../cluster/notifier.js';
 import { changeStore } from './changes.js';

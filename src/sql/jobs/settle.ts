@@ -1,5 +1,5 @@
 import { LOG_LIMIT } from '../../core/records/job.js';
-import { keptForWatchers } from '../../store/changes.js';
+import { keptForWatchers } from '../../store/jobs/changes.js';
 import type { SettleAnswer, SettledFields, Settlement } from '../../store/port.js';
 import { limitedRows, settleAround } from '../connection/around-locks.js';
 import { batchOf, type BatchColumn } from '../connection/batch.js';

@@ -1,5 +1,5 @@
 import type { ScopeDefinition, ScopeKind, ScopeLimits, ScopeRef } from '../../store/port.js';
-import type { Holder, Scope } from '../../store/scope.js';
+import type { Holder, Scope } from '../../store/limits/scope.js';
 import type { Sql } from '../connection/connection.js';
 import type { Queryable } from '../connection/driver.js';
 import { rows } from '../connection/rows.js';

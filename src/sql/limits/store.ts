@@ -5,7 +5,7 @@ import {
   type ScopeGrant,
   type ScopeRef,
 } from '../../store/port.js';
-import { dropped, exchange, newScope, toScopeRecord, turned } from '../../store/scope.js';
+import { dropped, exchange, newScope, toScopeRecord, turned } from '../../store/limits/scope.js';
 import { freedMessages } from '../cluster/notifier.js';
 import type { Sql } from '../connection/connection.js';
 import { run } from '../connection/errors.js';
@@ -97,7 +97,7 @@ const define =
     return 'written';
   };
 
-/** Limits of the cluster. Each scope is one row, whose transitions are those of src/store/scope.ts. */
+/** Limits of the cluster. Each scope is one row, whose transitions are those of src/store/limits/scope.ts. */
 export function limitStore(sql: () => Sql): LimitStore {
   return {
     exchange: (life, asks) => run('take permits', () => ask(sql(), life, asks)),

@@ -1,5 +1,5 @@
 import { OptionError } from '../../core/errors.js';
-import type { TaskPlan } from '../../store/reactive.js';
+import type { TaskPlan } from '../../store/reactive/reactive.js';
 import { refusesText } from '../connection/values.js';
 import { parseName } from '../tables/table-name.js';
 import { checkFilter, checkProjection } from './plan/filter.js';

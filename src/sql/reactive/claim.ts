@@ -9,7 +9,7 @@ import type {
   Instance,
   NameLimit,
 } from '../../store/port.js';
-import type { TaskPlan } from '../../store/reactive.js';
+import type { TaskPlan } from '../../store/reactive/reactive.js';
 import type { Sql } from '../connection/connection.js';
 import { run } from '../connection/errors.js';
 import { ms } from '../jobs/record.js';

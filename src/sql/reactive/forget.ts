@@ -1,8 +1,8 @@
 /** Removes a task that left the code, and the triggers that only it needed. */
 import { OptionError } from '../../core/errors.js';
 import { show } from '../../core/options.js';
-import type { ForgettingStore } from '../../store/forgetting.js';
-import { MOST_PARTITIONS } from '../../store/partitions.js';
+import type { ForgettingStore } from '../../store/reactive/forgetting.js';
+import { MOST_PARTITIONS } from '../../store/reactive/partitions.js';
 import type { Queryable } from '../connection/driver.js';
 import { run, sqlState } from '../connection/errors.js';
 import { rows } from '../connection/rows.js';

@@ -1,7 +1,7 @@
 import { OptionError, reasonOf } from '../../core/errors.js';
 import type { TaskRecord } from '../../core/records/task.js';
-import type { Partition, Partitioning } from '../../store/partitions.js';
-import type { PlanStore, ReactiveStore, Source, TaskPlan, TaskStore } from '../../store/reactive.js';
+import type { Partition, Partitioning } from '../../store/reactive/partitions.js';
+import type { PlanStore, ReactiveStore, Source, TaskPlan, TaskStore } from '../../store/reactive/reactive.js';
 import type { Sql } from '../connection/connection.js';
 import type { Queryable } from '../connection/driver.js';
 import { run, classifyError } from '../connection/errors.js';

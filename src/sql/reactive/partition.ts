@@ -1,4 +1,4 @@
-import type { Partition } from '../../store/partitions.js';
+import type { Partition } from '../../store/reactive/partitions.js';
 import type { ReactiveNames } from './names.js';
 
 export const WHOLE: Partition = { index: 0, of: 1 };

@@ -1,7 +1,7 @@
 /** How many partitions there are, and who leads those from 1 on. */
-import type { Division, Partitioning } from '../../store/partitions.js';
+import type { Division, Partitioning } from '../../store/reactive/partitions.js';
 import type { Leader } from '../../store/port.js';
-import type { TaskState, Term } from '../../store/reactive.js';
+import type { TaskState, Term } from '../../store/reactive/reactive.js';
 import type { Queryable } from '../connection/driver.js';
 import { run } from '../connection/errors.js';
 import { rows } from '../connection/rows.js';

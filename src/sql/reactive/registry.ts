@@ -1,6 +1,6 @@
 /** What outlives a planner: definitions, leadership, and the progress of reconciliation. */
 import { createHash } from 'node:crypto';
-import type { Partition } from '../../store/partitions.js';
+import type { Partition } from '../../store/reactive/partitions.js';
 import type { TaskAdvert } from '../../store/port.js';
 import type {
   Checkpoint,
@@ -10,7 +10,7 @@ import type {
   TaskPlan,
   TaskState,
   Term,
-} from '../../store/reactive.js';
+} from '../../store/reactive/reactive.js';
 import { message } from '../cluster/notifier.js';
 import type { Sql } from '../connection/connection.js';
 import { run } from '../connection/errors.js';

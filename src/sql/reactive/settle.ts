@@ -1,5 +1,5 @@
 import type { SettleAnswer } from '../../store/port.js';
-import type { TaskSettlement } from '../../store/reactive.js';
+import type { TaskSettlement } from '../../store/reactive/reactive.js';
 import { KEY, keyedTasks } from '../schema/migrations/keyed-table.js';
 import { limitedRows, settleAround } from '../connection/around-locks.js';
 import { requireTransaction } from '../connection/require-transaction.js';

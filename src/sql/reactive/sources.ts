@@ -1,7 +1,7 @@
 import { pause } from '../../core/clock.js';
 import { OptionError, StoreError } from '../../core/errors.js';
 import { show } from '../../core/options.js';
-import type { Source } from '../../store/reactive.js';
+import type { Source } from '../../store/reactive/reactive.js';
 import type { Sql } from '../connection/connection.js';
 import type { Queryable } from '../connection/driver.js';
 import { isLocked, sqlState } from '../connection/errors.js';

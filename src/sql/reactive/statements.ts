@@ -2,8 +2,8 @@
  * How statements on watched tables run: with a time limit, one at a time per task, and on the current shape of the
  * table.
  */
-import type { Partition } from '../../store/partitions.js';
-import type { Source } from '../../store/reactive.js';
+import type { Partition } from '../../store/reactive/partitions.js';
+import type { Source } from '../../store/reactive/reactive.js';
 import { LOCK_MS } from '../connection/around-locks.js';
 import type { Sql } from '../connection/connection.js';
 import type { Queryable } from '../connection/driver.js';

@@ -11,7 +11,7 @@ import {
   type Finding,
   type Verdict,
 } from '../../store/inspect.js';
-import type { Outbox } from '../../store/reactive.js';
+import type { Outbox } from '../../store/reactive/reactive.js';
 import type { Sql } from '../connection/connection.js';
 import { outboxOf } from '../reactive/feed/outbox.js';
 import { driftText, mending, mendsByDropping, schemaDrift } from './drift.js';

@@ -9,8 +9,8 @@ import {
   TASK_METHODS,
   WORK_METHODS,
 } from '../parts.js';
-import type { Partitioning } from '../partitions.js';
-import type { PlanStore, ReactiveStore } from '../reactive.js';
+import type { Partitioning } from '../reactive/partitions.js';
+import type { PlanStore, ReactiveStore } from '../reactive/reactive.js';
 
 /** What is loaded. */
 export type LoadedReactive<Tx> = Omit<ReactiveStore<Tx>, 'check' | 'useGlobals'> & {

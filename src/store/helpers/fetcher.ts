@@ -1,6 +1,6 @@
 import { Batcher, type BatcherOptions } from '../../core/batches/batcher.js';
 import { LeaseLostError } from '../../core/errors.js';
-import type { Fetched, FetchAllRequest, FetchRequest } from '../reactive.js';
+import type { Fetched, FetchAllRequest, FetchRequest } from '../reactive/reactive.js';
 
 /** Undefined: the task was not found under its token, so nothing is known about its document. */
 export type Read = Fetched | undefined;

@@ -256,20 +256,24 @@ eachStore('batches of jobs', ({ open }) => {
     const limits = { concurrency: 3, rate: { limit: 5, per: '1h', burst: 5 } };
     const limited = defineJob<number>('limited', { limits });
     const [one, all] = [gate(), gate()];
-    const sizes: number[] = [];
+    let [started, running, most] = [0, 0, 0];
     mill.batch(limited, { size: 10 }, async (jobs) => {
-      sizes.push(jobs.length);
+      started += jobs.length;
+      running += jobs.length;
+      most = Math.max(most, running);
       await one.promise;
+      running -= 1;
       jobs[0]!.complete();
       await all.promise;
     });
     await enqueue(mill, 8, limited);
     await mill.start();
-    await until('three run', () => sizes.length > 0);
-    expect(sizes).toEqual([3]);
+    // In one call, or in several if another claim found the first of them.
+    await until('three run', () => started === 3);
     one.open();
     // Each outcome makes room for one more, until the rate is used up.
-    await until('the rate is used up', () => sizes.reduce((sum, size) => sum + size, 0) === 5);
+    await until('the rate is used up', () => started === 5);
+    expect(most).toBe(3);
     all.open();
     await until('all five have ended', async () => (await mill.jobs.count({ status: 'completed' })) === 5);
     expect(await mill.jobs.count({ status: 'pending' })).toBe(3);

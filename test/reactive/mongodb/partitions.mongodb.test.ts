@@ -1,8 +1,8 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { ObjectId, Timestamp, UUID } from 'mongodb';
 import { mongodb } from '../../../src/mongodb/index.js';
-import type { Partitioning } from '../../../src/store/partitions.js';
-import type { Feed, Term } from '../../../src/store/reactive.js';
+import type { Partitioning } from '../../../src/store/reactive/partitions.js';
+import type { Feed, Term } from '../../../src/store/reactive/reactive.js';
 import { lowest } from '../../../src/mongodb/reactive/partitioning.js';
 import { until } from '../../support/mills.js';
 import { freshUri, rawClient } from '../../support/stores.js';

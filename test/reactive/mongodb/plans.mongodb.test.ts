@@ -13,7 +13,7 @@ import { fetchPipeline } from '../../../src/mongodb/reactive/query/fetch.js';
 import { createIndexes, exactIdIndex, indexFaults, taskIndexes } from '../../../src/mongodb/indexes.js';
 import { mongodb } from '../../../src/mongodb/index.js';
 import { documentIndex, type Place } from '../../../src/mongodb/reactive/sources.js';
-import type { TaskPlan } from '../../../src/store/reactive.js';
+import type { TaskPlan } from '../../../src/store/reactive/reactive.js';
 import { Tidemill } from '../../../src/index.js';
 import { until } from '../../support/mills.js';
 import { freshUri } from '../../support/stores.js';

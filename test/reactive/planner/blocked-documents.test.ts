@@ -2,7 +2,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { systemClock } from '../../../src/core/clock.js';
 import { BlockedDocuments } from '../../../src/reactive/planner/blocked-documents.js';
 import { Troubles } from '../../../src/reactive/planner/troubles.js';
-import type { BlockedOfTask, TaskPlan } from '../../../src/store/reactive.js';
+import type { BlockedOfTask, TaskPlan } from '../../../src/store/reactive/reactive.js';
 import { until } from '../../support/mills.js';
 
 const plan = { task: 't' } as TaskPlan;

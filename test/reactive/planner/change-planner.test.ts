@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../../src/core/clock.js';
 import { StoreError } from '../../../src/core/errors.js';
 import { ChangePlanner } from '../../../src/reactive/planner/changes/change-planner.js';
-import type { Change, PlanStore, Poisoned, TaskPlan } from '../../../src/store/reactive.js';
+import type { Change, PlanStore, Poisoned, TaskPlan } from '../../../src/store/reactive/reactive.js';
 
 const aPlan = (task: string): TaskPlan => ({
   task,

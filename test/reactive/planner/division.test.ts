@@ -2,9 +2,9 @@ import { describe, expect, it } from 'vitest';
 import { Tidemill } from '../../../src/index.js';
 import { memory } from '../../../src/memory/index.js';
 import { mergeStates, wantedPartitions } from '../../../src/reactive/planner/partitions/division.js';
-import type { PartitionRecords } from '../../../src/store/partitions.js';
+import type { PartitionRecords } from '../../../src/store/reactive/partitions.js';
 import type { InstanceState } from '../../../src/store/port.js';
-import type { TaskState } from '../../../src/store/reactive.js';
+import type { TaskState } from '../../../src/store/reactive/reactive.js';
 
 const instance = (plans: number | null, leftMs = 1_000): InstanceState => ({
   instanceId: 'i',

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { evolve, plansInForce, type InForce } from '../../../src/reactive/planner/plans-in-force.js';
 import { compileTask, type EvolutionConfig } from '../../../src/reactive/definition.js';
 import type { Cluster } from '../../../src/store/port.js';
-import type { PublishedPlan, TaskPlan, TaskState } from '../../../src/store/reactive.js';
+import type { PublishedPlan, TaskPlan, TaskState } from '../../../src/store/reactive/reactive.js';
 
 const NOW = new Date('2026-01-01T00:00:00Z');
 const DAY = 86_400_000;

@@ -2,8 +2,8 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { StoreError } from '../../../src/core/errors.js';
 import { Tidemill } from '../../../src/index.js';
 import { memory, type MemoryStore } from '../../../src/memory/index.js';
-import type { Partitioning } from '../../../src/store/partitions.js';
-import type { PlannerStore } from '../../../src/store/reactive.js';
+import type { Partitioning } from '../../../src/store/reactive/partitions.js';
+import type { PlannerStore } from '../../../src/store/reactive/reactive.js';
 import { until } from '../../support/mills.js';
 
 /** A store that can lose one resignation from a partition other than 0. The instance `barred` never leads 0. */

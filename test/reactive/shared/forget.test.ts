@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import type { Tidemill } from '../../../src/index.js';
-import type { ReactiveStore } from '../../../src/store/reactive.js';
+import type { ReactiveStore } from '../../../src/store/reactive/reactive.js';
 import { testMill } from '../../../src/testing/index.js';
 import { until } from '../../support/mills.js';
 import { startedUp, withProbeTask } from '../probes.js';

@@ -10,7 +10,12 @@ import {
   type NameLimit,
   type Store,
 } from '../../../src/store/port.js';
-import type { ReactiveStore, TaskPlan, TaskSettlement, TaskStore } from '../../../src/store/reactive.js';
+import type {
+  ReactiveStore,
+  TaskPlan,
+  TaskSettlement,
+  TaskStore,
+} from '../../../src/store/reactive/reactive.js';
 import { aClaim, ahead, anInstance, opened } from '../../support/port.js';
 import { until } from '../../support/mills.js';
 import { eachDatabase, type TestDatabase, type Thing } from './test-databases.js';

@@ -1,8 +1,8 @@
 import { expect, it, onTestFinished } from 'vitest';
 import type { Tidemill } from '../../../src/index.js';
 import type { MillEvents } from '../../../src/mill/events.js';
-import type { Partitioning } from '../../../src/store/partitions.js';
-import type { TaskPlan, TaskState, Term } from '../../../src/store/reactive.js';
+import type { Partitioning } from '../../../src/store/reactive/partitions.js';
+import type { TaskPlan, TaskState, Term } from '../../../src/store/reactive/reactive.js';
 import { mergeStates } from '../../../src/reactive/planner/partitions/division.js';
 import { until } from '../../support/mills.js';
 import { collect, keepLines } from '../mills.js';

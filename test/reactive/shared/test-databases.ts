@@ -4,7 +4,7 @@
 import { describe } from 'vitest';
 import type { TaskStatus, Tidemill, TidemillOptions } from '../../../src/index.js';
 import type { Store } from '../../../src/store/port.js';
-import type { Checkpoint, TaskState } from '../../../src/store/reactive.js';
+import type { Checkpoint, TaskState } from '../../../src/store/reactive/reactive.js';
 import { runsOn } from '../../support/embedded-suites.js';
 import { aMill } from '../../support/mills.js';
 import { useEmbedded } from '../../support/stores.js';

@@ -1,8 +1,8 @@
 import { expect, it, onTestFinished } from 'vitest';
 import type { PostgresStore } from '../../../src/postgres/index.js';
 import { mergeStates } from '../../../src/reactive/planner/partitions/division.js';
-import type { Partitioning, PartitionStore } from '../../../src/store/partitions.js';
-import type { Feed, FeedEvent, TaskPlan, Term } from '../../../src/store/reactive.js';
+import type { Partitioning, PartitionStore } from '../../../src/store/reactive/partitions.js';
+import type { Feed, FeedEvent, TaskPlan, Term } from '../../../src/store/reactive/reactive.js';
 import { until } from '../../support/mills.js';
 import { Tables } from './tables.js';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { TaskPlan } from '../../../src/store/reactive.js';
+import type { TaskPlan } from '../../../src/store/reactive/reactive.js';
 import { readStatement } from '../../../src/sql/reactive/feed/changes.js';
 import { claimStatement, lookStatement, matchingStatement } from '../../../src/sql/reactive/claim.js';
 import { namesIn } from '../../../src/sql/schema/names.js';

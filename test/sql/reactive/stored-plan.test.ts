@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { expect, it } from 'vitest';
 import { sql } from '../../../src/postgres/index.js';
-import type { TaskPlan } from '../../../src/store/reactive.js';
+import type { TaskPlan } from '../../../src/store/reactive/reactive.js';
 import {
   encoded,
   fromStoredPlan,

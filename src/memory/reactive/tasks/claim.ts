@@ -9,7 +9,7 @@ import {
   type Instance,
   type KeyRule,
 } from '../../../store/port.js';
-import type { TaskPlan } from '../../../store/reactive.js';
+import type { TaskPlan } from '../../../store/reactive/reactive.js';
 import {
   countStart,
   isCounting,

@@ -2,7 +2,7 @@ import type { FailureLine } from '../../../core/records/failure-groups.js';
 import { matchesFields } from '../../../core/fields.js';
 import { TASK_STATUSES, type TaskRecord } from '../../../core/records/task.js';
 import { capFor, type Depth, type DepthRequest, type TimeRange } from '../../../store/port.js';
-import type { TaskCounts, TaskFilter, TaskPageRequest, TaskStats } from '../../../store/reactive.js';
+import type { TaskCounts, TaskFilter, TaskPageRequest, TaskStats } from '../../../store/reactive/reactive.js';
 import { compileQuery, type Query } from '../query/query.js';
 import { cursorKey, toRecord, type TaskRow } from './row.js';
 import type { TaskTable } from './table.js';

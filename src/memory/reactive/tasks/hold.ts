@@ -8,7 +8,7 @@ import {
   type Fetched,
   type FetchAllRequest,
   type FetchRequest,
-} from '../../../store/reactive.js';
+} from '../../../store/reactive/reactive.js';
 import { compileProjection } from '../query/projection.js';
 import { isRunning, toRecord } from './row.js';
 import type { TaskTable } from './table.js';

@@ -1,5 +1,5 @@
 import type { SettleAnswer } from '../../../store/port.js';
-import type { TaskSettlement } from '../../../store/reactive.js';
+import type { TaskSettlement } from '../../../store/reactive/reactive.js';
 import { uncountStart } from '../../limits/keys.js';
 import type { MemoryTransaction } from '../../transaction.js';
 import { isRunning, type TaskRow } from './row.js';

@@ -1,7 +1,7 @@
 import { reasonOf } from '../../../core/errors.js';
 import { show } from '../../../core/options.js';
 import type { ClusterBrief, Lease } from '../../../store/port.js';
-import type { Source, TaskPlan } from '../../../store/reactive.js';
+import type { Source, TaskPlan } from '../../../store/reactive/reactive.js';
 import type { MemoryCollection } from '../../collection.js';
 import { newKey, type KeyState } from '../../limits/keys.js';
 import { compilePlan, type Compiled } from '../compile.js';

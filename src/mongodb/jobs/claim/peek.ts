@@ -9,7 +9,7 @@ import {
   type Leases,
   type Runs,
 } from '../../../store/port.js';
-import type { TaskState } from '../../../store/reactive.js';
+import type { TaskState } from '../../../store/reactive/reactive.js';
 import { run, type GlobalDocument, type Mongo } from '../../context.js';
 import { SCHEMA_VERSION } from '../document.js';
 import { markKeys, type Mark } from '../../limits/keys/document.js';

@@ -1,7 +1,7 @@
 /** Deletes tasks that have been kept long enough. Reads ids only, in batches. */
 import type { Document } from 'mongodb';
-import type { Partition } from '../../../store/partitions.js';
-import type { Cleaned, TaskPlan } from '../../../store/reactive.js';
+import type { Partition } from '../../../store/reactive/partitions.js';
+import type { Cleaned, TaskPlan } from '../../../store/reactive/reactive.js';
 import { run } from '../../context.js';
 import { aggregateExact, findExact } from '../../exact.js';
 import { keyOf, OURS, textOf, type TaskKey } from '../document.js';

@@ -1,7 +1,7 @@
 import type { Document } from 'mongodb';
 import { OptionError } from '../../../core/errors.js';
 import { show } from '../../../core/options.js';
-import type { TaskPlan } from '../../../store/reactive.js';
+import type { TaskPlan } from '../../../store/reactive/reactive.js';
 
 /** Operators that a query may have at its top level. Expressions, too, have `$and` and `$or`. */
 const QUERY_TOP = new Set(['$and', '$or', '$nor', '$expr', '$comment', '$jsonSchema']);

@@ -2,7 +2,7 @@
 import type { Document } from 'mongodb';
 import { OptionError, reasonOf } from '../../../core/errors.js';
 import type { TraceContext } from '../../../core/tracer.js';
-import type { Poisoned, TaskPlan } from '../../../store/reactive.js';
+import type { Poisoned, TaskPlan } from '../../../store/reactive/reactive.js';
 import { literal, run } from '../../context.js';
 import { isOtherCollation, isTransient } from '../../errors.js';
 import { findExact } from '../../exact.js';

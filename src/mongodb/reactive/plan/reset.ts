@@ -1,7 +1,7 @@
 /** Starts fresh sequences of attempts: requested by hand, or by a new version of a handler. */
 import type { Document } from 'mongodb';
-import type { Partition } from '../../../store/partitions.js';
-import type { TaskFilter, TaskPlan } from '../../../store/reactive.js';
+import type { Partition } from '../../../store/reactive/partitions.js';
+import type { TaskFilter, TaskPlan } from '../../../store/reactive/reactive.js';
 import { run } from '../../context.js';
 import { aggregateExact } from '../../exact.js';
 import { markAll } from '../../limits/keys/repair.js';

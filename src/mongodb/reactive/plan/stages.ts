@@ -1,7 +1,7 @@
 /** The stages that turn source documents into tasks, for statements on one task and on several. */
 import type { Document } from 'mongodb';
 import type { TraceContext } from '../../../core/tracer.js';
-import type { TaskPlan } from '../../../store/reactive.js';
+import type { TaskPlan } from '../../../store/reactive/reactive.js';
 import { literal } from '../../context.js';
 import { LATER, OURS, TASK_VERSION } from '../document.js';
 import type { Place } from '../sources.js';

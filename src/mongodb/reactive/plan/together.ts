@@ -6,7 +6,7 @@
 import type { Document } from 'mongodb';
 import { StoreError } from '../../../core/errors.js';
 import type { TraceContext } from '../../../core/tracer.js';
-import type { PlanBatch, TaskPlan } from '../../../store/reactive.js';
+import type { PlanBatch, TaskPlan } from '../../../store/reactive/reactive.js';
 import { literal } from '../../context.js';
 import { classifyError, isTimeLimit, isTransient } from '../../errors.js';
 import { markPlanned } from '../keyed.js';

@@ -1,7 +1,7 @@
 /** Walks over all documents of a source, or all tasks of a name: ids only, one page at a time. */
 import { MaxKey, MinKey, type Document } from 'mongodb';
-import type { Partition } from '../../../store/partitions.js';
-import type { IdPage, Source, TaskPlan } from '../../../store/reactive.js';
+import type { Partition } from '../../../store/reactive/partitions.js';
+import type { IdPage, Source, TaskPlan } from '../../../store/reactive/reactive.js';
 import { run } from '../../context.js';
 import { findExact } from '../../exact.js';
 import { fromText, keyOf, textOf, type TaskKey } from '../document.js';

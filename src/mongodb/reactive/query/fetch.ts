@@ -3,7 +3,7 @@ import type { AggregateOptions, ClientSession, Document } from 'mongodb';
 import { OptionError, StoreError } from '../../../core/errors.js';
 import { checkKeys, checkOneOf } from '../../../core/options.js';
 import { Fetcher, type Read } from '../../../store/helpers/fetcher.js';
-import { MONGODB_READS_BY, type FetchRequest, type TaskPlan } from '../../../store/reactive.js';
+import { MONGODB_READS_BY, type FetchRequest, type TaskPlan } from '../../../store/reactive/reactive.js';
 import { literal, run } from '../../context.js';
 import { RUNNING } from '../claim.js';
 import { findExact } from '../../exact.js';

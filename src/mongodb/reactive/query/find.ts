@@ -1,6 +1,6 @@
 import type { Document, Filter } from 'mongodb';
 import { TASK_STATUSES, type TaskRecord } from '../../../core/records/task.js';
-import type { TaskFilter, TaskPageRequest } from '../../../store/reactive.js';
+import type { TaskFilter, TaskPageRequest } from '../../../store/reactive/reactive.js';
 import { isTimeLimit, refuseCount } from '../../errors.js';
 import { aggregateExact, findExact } from '../../exact.js';
 import { fromText, textOf, toRecord } from '../document.js';

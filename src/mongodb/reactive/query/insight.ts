@@ -2,7 +2,7 @@
 import type { Document } from 'mongodb';
 import type { FailureLine } from '../../../core/records/failure-groups.js';
 import { TASK_STATUSES, type TaskRecord, type TaskStatus } from '../../../core/records/task.js';
-import type { Source, TaskCounts, TaskStats } from '../../../store/reactive.js';
+import type { Source, TaskCounts, TaskStats } from '../../../store/reactive/reactive.js';
 import { run, type Mongo } from '../../context.js';
 import { OURS, type TaskKey } from '../document.js';
 import type { Located } from './select.js';

@@ -1,7 +1,7 @@
 /** Translates a filter for tasks: conditions on the task itself, and conditions on its document. */
 import { BSONRegExp, type Document, type Filter } from 'mongodb';
 import { OptionError, reasonOf, StoreError } from '../../../core/errors.js';
-import type { Source, TaskFilter } from '../../../store/reactive.js';
+import type { Source, TaskFilter } from '../../../store/reactive/reactive.js';
 import { run } from '../../context.js';
 import { isTransient } from '../../errors.js';
 import { findExact } from '../../exact.js';

@@ -1,7 +1,7 @@
 import type { Clock } from '../../../core/clock.js';
 import { StoreError, TidemillError } from '../../../core/errors.js';
 import type { TraceContext } from '../../../core/tracer.js';
-import type { Change, PlanBatch, PlanStore, TaskPlan } from '../../../store/reactive.js';
+import type { Change, PlanBatch, PlanStore, TaskPlan } from '../../../store/reactive/reactive.js';
 import type { BlockedDocuments } from '../blocked-documents.js';
 import { PlanBatches } from './plan-batches.js';
 

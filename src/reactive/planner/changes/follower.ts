@@ -6,7 +6,7 @@ import {
   type FeedEvent,
   type FeedRequest,
   type PlanStore,
-} from '../../../store/reactive.js';
+} from '../../../store/reactive/reactive.js';
 import { RETRY_MS } from '../backoffs.js';
 
 export interface FollowerOptions extends FeedRequest {

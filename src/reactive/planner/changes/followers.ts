@@ -1,5 +1,5 @@
 import type { Clock } from '../../../core/clock.js';
-import type { FeedEvent, ReactiveStore, Term } from '../../../store/reactive.js';
+import type { FeedEvent, ReactiveStore, Term } from '../../../store/reactive/reactive.js';
 import type { BlockedDocuments } from '../blocked-documents.js';
 import type { InForce } from '../plans-in-force.js';
 import type { Planned } from '../chores/leader-maintenance.js';

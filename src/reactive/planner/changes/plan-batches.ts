@@ -1,5 +1,5 @@
 import type { Clock } from '../../../core/clock.js';
-import type { TaskPlan } from '../../../store/reactive.js';
+import type { TaskPlan } from '../../../store/reactive/reactive.js';
 import { PageSize } from '../chores/turns.js';
 
 /** A longer list of tasks is divided: a statement must fit into the server's limits for locks, stages and memory. */

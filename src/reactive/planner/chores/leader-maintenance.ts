@@ -4,7 +4,7 @@ import type { Emitter } from '../../../core/emitter.js';
 import { StoreError } from '../../../core/errors.js';
 import type { Logger } from '../../../core/logger.js';
 import type { Meter } from '../../../core/meter.js';
-import type { ReactiveStore, Source, TaskPlan, TaskState, Term } from '../../../store/reactive.js';
+import type { ReactiveStore, Source, TaskPlan, TaskState, Term } from '../../../store/reactive/reactive.js';
 import { nextTime } from '../../definition.js';
 import type { BlockedDocuments } from '../blocked-documents.js';
 import type { ChangePlanner } from '../changes/change-planner.js';

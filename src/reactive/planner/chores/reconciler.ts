@@ -10,7 +10,7 @@ import type {
   Source,
   TaskPlan,
   Term,
-} from '../../../store/reactive.js';
+} from '../../../store/reactive/reactive.js';
 import type { TaskEvents } from '../../events.js';
 import type { BlockedDocuments } from '../blocked-documents.js';
 import { PageSize } from './turns.js';

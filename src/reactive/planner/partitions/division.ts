@@ -1,6 +1,6 @@
-import type { PartitionRecords } from '../../../store/partitions.js';
+import type { PartitionRecords } from '../../../store/reactive/partitions.js';
 import { isAlive, type Leases } from '../../../store/port.js';
-import type { TaskState } from '../../../store/reactive.js';
+import type { TaskState } from '../../../store/reactive/reactive.js';
 
 /** The number of partitions in force. */
 export const partitionsOf = ({ leader }: Pick<Leases, 'leader'>): number => leader?.partitions ?? 1;

@@ -1,7 +1,7 @@
 import type { Clock, Timer } from '../../../core/clock.js';
 import type { FailureDetector } from '../../../engine/lease/failure-detector.js';
 import type { Instance, InstanceStore, Leader, Leases } from '../../../store/port.js';
-import type { PlannerStore, Term } from '../../../store/reactive.js';
+import type { PlannerStore, Term } from '../../../store/reactive/reactive.js';
 
 export interface ElectionOptions {
   readonly planner: PlannerStore;

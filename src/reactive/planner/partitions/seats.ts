@@ -1,9 +1,9 @@
 import type { Timer } from '../../../core/clock.js';
 import type { PlannerVitals } from '../../../store/metrics.js';
 import { combinedVitals } from '../../../store/metrics.js';
-import type { Partitioned, Partitioning } from '../../../store/partitions.js';
+import type { Partitioned, Partitioning } from '../../../store/reactive/partitions.js';
 import { isAlive, readLeases, type InstanceLease, type Leader, type Leases } from '../../../store/port.js';
-import type { ReactiveStore } from '../../../store/reactive.js';
+import type { ReactiveStore } from '../../../store/reactive/reactive.js';
 import { mergeStates, partitionsOf, plannersOf, wantedPartitions } from './division.js';
 import { Seat, type SeatOptions } from './seat.js';
 

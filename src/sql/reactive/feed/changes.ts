@@ -1,6 +1,6 @@
 /** Reads the changes that triggers have recorded. */
 import { StoreError } from '../../../core/errors.js';
-import type { Partition } from '../../../store/partitions.js';
+import type { Partition } from '../../../store/reactive/partitions.js';
 import type { Sql } from '../../connection/connection.js';
 import { ms } from '../../jobs/record.js';
 import { rows } from '../../connection/rows.js';

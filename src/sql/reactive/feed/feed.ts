@@ -1,14 +1,14 @@
 import { Backoff } from '../../../core/backoff.js';
 import { pause } from '../../../core/clock.js';
 import { OptionError, StoreError } from '../../../core/errors.js';
-import type { Partition } from '../../../store/partitions.js';
+import type { Partition } from '../../../store/reactive/partitions.js';
 import {
   HistoryLostError,
   type Feed,
   type FeedEvent,
   type FeedRequest,
   type Term,
-} from '../../../store/reactive.js';
+} from '../../../store/reactive/reactive.js';
 import type { Listening, Queryable } from '../../connection/driver.js';
 import { run } from '../../connection/errors.js';
 import { ChangeReader, type Noted } from './changes.js';

@@ -18,7 +18,7 @@
  *
  * So what was left out was committed before the reconciliation began, and what commits later is recorded.
  */
-import type { Outbox, Term } from '../../../store/reactive.js';
+import type { Outbox, Term } from '../../../store/reactive/reactive.js';
 import type { Sql } from '../../connection/connection.js';
 import { rows } from '../../connection/rows.js';
 import { ms } from '../../jobs/record.js';

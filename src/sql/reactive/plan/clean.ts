@@ -1,6 +1,6 @@
 /** Deletes tasks that have outlived their rows, and resets finished ones. */
-import type { Partition } from '../../../store/partitions.js';
-import type { Cleaned, TaskPlan } from '../../../store/reactive.js';
+import type { Partition } from '../../../store/reactive/partitions.js';
+import type { Cleaned, TaskPlan } from '../../../store/reactive/reactive.js';
 import { run } from '../../connection/errors.js';
 import { rows } from '../../connection/rows.js';
 import { Arguments, pinned } from '../../tables/arguments.js';

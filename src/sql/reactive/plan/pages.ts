@@ -1,6 +1,6 @@
 /** Reads keys in pages, in the order of an index. */
-import type { Partition } from '../../../store/partitions.js';
-import type { IdPage, Source, TaskPlan } from '../../../store/reactive.js';
+import type { Partition } from '../../../store/reactive/partitions.js';
+import type { IdPage, Source, TaskPlan } from '../../../store/reactive/reactive.js';
 import { run } from '../../connection/errors.js';
 import { quoted } from '../../schema/names.js';
 import { rows } from '../../connection/rows.js';

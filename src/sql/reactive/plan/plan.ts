@@ -1,7 +1,7 @@
 /** Turns rows into tasks. The server evaluates filter and projection, compares with the snapshot, and writes. */
 import type { TraceContext } from '../../../core/tracer.js';
-import type { Partition } from '../../../store/partitions.js';
-import type { Poisoned, TaskPlan } from '../../../store/reactive.js';
+import type { Partition } from '../../../store/reactive/partitions.js';
+import type { Poisoned, TaskPlan } from '../../../store/reactive/reactive.js';
 import { aroundLocks } from '../../connection/around-locks.js';
 import type { Sql } from '../../connection/connection.js';
 import { run } from '../../connection/errors.js';

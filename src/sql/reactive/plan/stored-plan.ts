@@ -4,7 +4,7 @@
  * mistaken for that, a filter on a column named `sql` is stored inside `$and`.
  */
 import { isSqlFragment, SqlFragment } from '../../../core/text/sql-fragment.js';
-import type { TaskPlan } from '../../../store/reactive.js';
+import type { TaskPlan } from '../../../store/reactive/reactive.js';
 import { fromStored, toStored } from '../../connection/values.js';
 
 interface StoredPlan extends TaskPlan {

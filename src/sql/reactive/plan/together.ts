@@ -4,8 +4,8 @@
  * statement.
  */
 import type { TraceContext } from '../../../core/tracer.js';
-import type { Partition } from '../../../store/partitions.js';
-import type { PlanBatch, TaskPlan } from '../../../store/reactive.js';
+import type { Partition } from '../../../store/reactive/partitions.js';
+import type { PlanBatch, TaskPlan } from '../../../store/reactive/reactive.js';
 import type { Sql } from '../../connection/connection.js';
 import { Arguments, pinned } from '../../tables/arguments.js';
 import { quoted } from '../../schema/names.js';

@@ -1,6 +1,6 @@
 /** Marks tasks whose row is gone or no longer matches. */
-import type { Partition } from '../../../store/partitions.js';
-import type { Poisoned, TaskPlan } from '../../../store/reactive.js';
+import type { Partition } from '../../../store/reactive/partitions.js';
+import type { Poisoned, TaskPlan } from '../../../store/reactive/reactive.js';
 import { aroundLocks } from '../../connection/around-locks.js';
 import { run } from '../../connection/errors.js';
 import { Arguments, pinned } from '../../tables/arguments.js';

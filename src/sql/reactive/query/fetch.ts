@@ -2,7 +2,11 @@
 import { OptionError, StoreError } from '../../../core/errors.js';
 import { checkKeys } from '../../../core/options.js';
 import { Fetcher, type Read } from '../../../store/helpers/fetcher.js';
-import { ONLY_MONGODB_FETCHES_BY, type FetchRequest, type TaskPlan } from '../../../store/reactive.js';
+import {
+  ONLY_MONGODB_FETCHES_BY,
+  type FetchRequest,
+  type TaskPlan,
+} from '../../../store/reactive/reactive.js';
 import type { Queryable } from '../../connection/driver.js';
 import { isAnswered, run } from '../../connection/errors.js';
 import { Arguments, pinnedTexts } from '../../tables/arguments.js';

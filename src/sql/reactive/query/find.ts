@@ -2,7 +2,7 @@
 import { OptionError } from '../../../core/errors.js';
 import { TASK_STATUSES, type TaskRecord } from '../../../core/records/task.js';
 import type { TimeRange } from '../../../store/port.js';
-import type { Source, TaskFilter, TaskPageRequest } from '../../../store/reactive.js';
+import type { Source, TaskFilter, TaskPageRequest } from '../../../store/reactive/reactive.js';
 import type { Sql } from '../../connection/connection.js';
 import type { Queryable } from '../../connection/driver.js';
 import { isTimeLimit, isUnstorable, run } from '../../connection/errors.js';

@@ -1,7 +1,7 @@
 /** What people ask about tasks: counts, failures, pauses, and their rows. */
 import type { FailureLine } from '../../../core/records/failure-groups.js';
 import { TASK_STATUSES, type TaskRecord, type TaskStatus } from '../../../core/records/task.js';
-import type { Source, TaskCounts, TaskStats } from '../../../store/reactive.js';
+import type { Source, TaskCounts, TaskStats } from '../../../store/reactive/reactive.js';
 import type { Sql } from '../../connection/connection.js';
 import { run } from '../../connection/errors.js';
 import { ms } from '../../jobs/record.js';

@@ -5,7 +5,7 @@ import { keyTriggers } from './0012-triggers.js';
 import { JOB_KEY, keyedJobs, type KeyedTable } from './keyed-table.js';
 import type { Migration } from './migration.js';
 
-/** Scopes, each with its definition and its state as `src/store/scope.ts` knows it. */
+/** Scopes, each with its definition and its state as `src/store/limits/scope.ts` knows it. */
 const limitsTable = ({ table }: Names): string => `
   create table ${table('limits')} (
     scope text collate "C" primary key,

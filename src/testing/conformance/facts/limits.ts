@@ -1,4 +1,4 @@
-import { exchange, newScope, type Scope } from '../../../store/scope.js';
+import { exchange, newScope, type Scope } from '../../../store/limits/scope.js';
 import type {
   Instance,
   LimitStore,

@@ -1,6 +1,6 @@
 /** What instances need to know of each other all the time: who is alive, who leads, and who runs the same work. */
 import { createHash } from 'node:crypto';
-import type { Cluster, Instance, Leader, TaskAdvert } from './work.js';
+import type { Cluster, Instance, Leader, TaskAdvert } from '../work.js';
 
 /** The leases of all instances. About a hundred bytes for each, whatever it runs. */
 export interface Leases {

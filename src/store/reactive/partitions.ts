@@ -5,7 +5,7 @@
  * the only one. Its record also holds how many there are.
  */
 import type { BlockedOfTask, PlannerStore, PlanStore, TaskState, Term } from './reactive.js';
-import type { Leader } from './work.js';
+import type { Leader } from '../work.js';
 
 /** There are never more partitions than this. */
 export const MOST_PARTITIONS = 64;

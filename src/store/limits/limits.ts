@@ -10,9 +10,9 @@
  *
  * Limits per key are part of the claim itself: see `NameLimit.keys` in work.ts.
  */
-import type { RateLimit } from '../time/rate.js';
+import type { RateLimit } from '../../time/rate.js';
 
-export type { RateLimit } from '../time/rate.js';
+export type { RateLimit } from '../../time/rate.js';
 
 export type ScopeKind = 'job' | 'task' | 'documents' | 'shared';
 
@@ -196,7 +196,7 @@ export interface LimitStore {
    * Takes and gives back permits and starts, in one atomic write for each scope; the server's clock decides.
    * All times are whole milliseconds: truncate the server's first, and compute with that.
    * Precondition, for each: the ask's `seq` is greater than the life's stored one, and the life is not `gone`. It then
-   * does, in this order; `exchange` in src/store/scope.ts is the same as a pure function:
+   * does, in this order; `exchange` in src/store/limits/scope.ts is the same as a pure function:
    *
    * 1. Forgets holders that are `gone` and whose `claimsUntil` has passed, starts and failures that count no more.
    * 2. Gives `unused` back to the rate. What does not count any more is passed over.

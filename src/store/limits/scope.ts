@@ -1,4 +1,4 @@
-import { givenBack, grantStarts, NO_STARTS, startsInWindow, type RateState } from '../time/rate.js';
+import { givenBack, grantStarts, NO_STARTS, startsInWindow, type RateState } from '../../time/rate.js';
 import {
   FAILURE_SLICES,
   WAITING_MS,
