@@ -2,16 +2,17 @@ import { within } from '../core/clock.js';
 import { StoreError } from '../core/errors.js';
 import type { Store } from '../store/port.js';
 
-export interface OutageWatchOptions {
+/** The mill whose store is watched. */
+export interface OutageHost {
   /** Undefined while the store was never open. */
-  readonly store: () => Store | undefined;
-  readonly isStarted: () => boolean;
+  store(): Store | undefined;
+  isStarted(): boolean;
   /** True if the store has answered nothing for most of a lease. */
-  readonly isSilent: () => boolean;
+  isSilent(): boolean;
   /** Reports one error. */
-  readonly report: (error: Error, where: string) => void;
-  readonly lost: (error: Error) => void;
-  readonly back: (forMs: number) => void;
+  report(error: Error, where: string): void;
+  lost(error: Error): void;
+  back(forMs: number): void;
 }
 
 interface Doubt {
@@ -32,17 +33,17 @@ const ANSWER_MS = 5_000;
  * States: no doubt → in doubt, at an error that may pass → lost, if no answer comes. An answer ends both.
  */
 export class OutageWatch {
-  readonly #options: OutageWatchOptions;
+  readonly #host: OutageHost;
   readonly #reportedAt = new Map<string, number>();
   #doubt: Doubt | undefined;
 
-  constructor(options: OutageWatchOptions) {
-    this.#options = options;
+  constructor(host: OutageHost) {
+    this.#host = host;
   }
 
   /** The outage in words, for `health().troubles`. */
   get troubles(): readonly string[] {
-    const store = this.#options.store();
+    const store = this.#host.store();
     const doubt = this.#doubt;
     if (store === undefined || doubt?.lost !== true) return [];
     const seconds = Math.round((store.clock.monotonic() - doubt.since) / 1_000);
@@ -51,16 +52,16 @@ export class OutageWatch {
 
   /** Takes an error that no caller sees. */
   fault(error: Error, where: string): void {
-    const { report, store: opened, isStarted } = this.#options;
-    const store = opened();
-    if (store === undefined || !isStarted() || !mayPass(error)) {
-      report(error, where);
+    const host = this.#host;
+    const store = host.store();
+    if (store === undefined || !host.isStarted() || !mayPass(error)) {
+      host.report(error, where);
       return;
     }
     const now = store.clock.monotonic();
     if (now - (this.#reportedAt.get(where) ?? -Infinity) >= QUIET_MS) {
       this.#reportedAt.set(where, now);
-      report(error, where);
+      host.report(error, where);
     }
     if (this.#doubt !== undefined) return;
     const doubt = (this.#doubt = { error, since: now, lost: false });
@@ -69,10 +70,10 @@ export class OutageWatch {
 
   #ask(store: Store, doubt: Doubt): void {
     const asking = this.#isBack(store, doubt).then((isBack) => {
-      if (isBack || !this.#options.isStarted()) this.#end(store, doubt, isBack);
+      if (isBack || !this.#host.isStarted()) this.#end(store, doubt, isBack);
       else {
         const again = (): void => {
-          if (this.#options.isStarted()) this.#ask(store, doubt);
+          if (this.#host.isStarted()) this.#ask(store, doubt);
           else this.#end(store, doubt, false);
         };
         store.clock.timer(ASK_EVERY_MS, again, { housekeeping: true }).unref?.();
@@ -99,19 +100,19 @@ export class OutageWatch {
   }
 
   #lose(store: Store, doubt: Doubt): void {
-    const { isSilent, isStarted, lost } = this.#options;
+    const host = this.#host;
     // Questions that wait for a connection which the caller's transactions hold say nothing about the database.
-    const waits = store.shortage?.() !== undefined && !isSilent();
-    if (doubt.lost || waits || !isStarted()) return;
+    const waits = store.shortage?.() !== undefined && !host.isSilent();
+    if (doubt.lost || waits || !host.isStarted()) return;
     doubt.lost = true;
-    lost(doubt.error);
+    host.lost(doubt.error);
   }
 
   #end(store: Store, doubt: Doubt, isBack: boolean): void {
     this.#doubt = undefined;
     if (!doubt.lost) return;
     this.#reportedAt.clear();
-    if (isBack) this.#options.back(store.clock.monotonic() - doubt.since);
+    if (isBack) this.#host.back(store.clock.monotonic() - doubt.since);
   }
 }
 

@@ -16,11 +16,13 @@ it('a lease ends on time even if the timer of a suspended process has not fired 
     clock,
     instanceId: 'a',
     leaseMs: 1_000,
-    describe: () => ({ names: [], tasks: [], policies: {} }),
-    lost: ignore,
-    regained: ignore,
-    renewed: ignore,
-    error: ignore,
+    host: {
+      describe: () => ({ names: [], tasks: [], policies: {} }),
+      lost: ignore,
+      regained: ignore,
+      renewed: ignore,
+      failed: ignore,
+    },
   });
   await keeper.start();
   expect(keeper.held).toBe(true);

@@ -19,13 +19,15 @@ async function permitted(limits: ScopeLimits) {
     store: store.limits,
     clock,
     meter: noMeter,
-    self: () => ({ instanceId: 'me', life: '0123456789abcdef' }),
-    error: (error) => {
-      throw error;
+    host: {
+      self: () => ({ instanceId: 'me', life: '0123456789abcdef' }),
+      failed: (error) => {
+        throw error;
+      },
+      changed: () => undefined,
+      missing: () => undefined,
+      turned: (_scope, to) => void turns.push(to),
     },
-    changed: () => undefined,
-    missing: () => undefined,
-    turned: (_scope, to) => void turns.push(to),
   });
   await permits.refresh();
   const held: Work[] = [];

@@ -53,19 +53,21 @@ export class InstanceContext {
       clock: store.clock,
       instanceId,
       leaseMs,
-      describe,
-      lost: (reason) => {
-        for (const one of this.#crew) one.leaseLost(reason);
+      host: {
+        describe,
+        lost: (reason) => {
+          for (const one of this.#crew) one.leaseLost(reason);
+        },
+        regained: () => {
+          for (const one of this.#crew) one.leaseRegained();
+        },
+        renewed: () => {
+          this.#lastRenewalAt = this.#clock.monotonic();
+          for (const one of this.#crew) one.leaseRenewed();
+          this.leases.renewed();
+        },
+        failed: (problem) => error(problem, 'renew'),
       },
-      regained: () => {
-        for (const one of this.#crew) one.leaseRegained();
-      },
-      renewed: () => {
-        this.#lastRenewalAt = this.#clock.monotonic();
-        for (const one of this.#crew) one.leaseRenewed();
-        this.leases.renewed();
-      },
-      error: (problem) => error(problem, 'renew'),
     });
     this.leases = new LeaseWatch({
       store: store.instances,

@@ -6,19 +6,24 @@ import { keepRenewed, retryAfter } from '../../core/renewal.js';
 import { FailureDetector } from './failure-detector.js';
 import type { Instance, InstanceStore, Registration, Rival } from '../../store/port.js';
 
+/** Who works under the lease. */
+export interface LeaseHost {
+  /** What this instance runs. Called at each renewal. */
+  describe(): Pick<Registration, 'names' | 'policies' | 'tasks' | 'capacity' | 'plans'>;
+  /** The lease was taken over, or not renewed in time. Abort everything that runs under it. */
+  lost(reason: string): void;
+  /** A lease is valid again. */
+  regained(): void;
+  renewed(): void;
+  failed(error: unknown): void;
+}
+
 export interface LeaseKeeperOptions {
   readonly store: InstanceStore;
   readonly clock: Clock;
   readonly instanceId: string;
   readonly leaseMs: number;
-  /** What this instance runs. Called at each renewal. */
-  readonly describe: () => Pick<Registration, 'names' | 'policies' | 'tasks' | 'capacity' | 'plans'>;
-  /** The lease was taken over, or not renewed in time. Abort everything that runs under it. */
-  readonly lost: (reason: string) => void;
-  /** A lease is valid again. */
-  readonly regained: () => void;
-  readonly renewed: () => void;
-  readonly error: (error: unknown) => void;
+  readonly host: LeaseHost;
 }
 
 const taken = (instanceId: string, { host, pid }: Rival): TidemillError =>
@@ -130,8 +135,8 @@ export class LeaseKeeper {
   }
 
   #registration(): Registration {
-    const { leaseMs, describe } = this.#options;
-    return { ...this.self, ...describe(), host: hostname(), pid: process.pid, leaseMs };
+    const { leaseMs, host } = this.#options;
+    return { ...this.self, ...host.describe(), host: hostname(), pid: process.pid, leaseMs };
   }
 
   /** The lease counts from when its renewal was sent, so it ends here no later than in the store. */
@@ -147,12 +152,12 @@ export class LeaseKeeper {
   #lose(reason: string): void {
     if (!this.#held) return;
     this.#held = false;
-    this.#options.lost(reason);
+    this.#options.host.lost(reason);
   }
 
   /** Returns true if the lease is held afterwards. */
   async #renew(): Promise<boolean> {
-    const { store, clock, error } = this.#options;
+    const { store, clock, host } = this.#options;
     const sentAt = clock.monotonic();
     try {
       const answer = await store.renew(this.#registration());
@@ -161,7 +166,7 @@ export class LeaseKeeper {
       else await this.#beginAgain();
       return true;
     } catch (problem) {
-      error(problem);
+      host.failed(problem);
       return false;
     }
   }
@@ -170,13 +175,13 @@ export class LeaseKeeper {
     this.#arm(sentAt);
     const wasHeld = this.#held;
     this.#held = true;
-    if (!wasHeld) this.#options.regained();
-    this.#options.renewed();
+    if (!wasHeld) this.#options.host.regained();
+    this.#options.host.renewed();
   }
 
   async #beginAgain(): Promise<void> {
     this.#lose('another instance took it over');
     await this.#begin();
-    this.#options.regained();
+    this.#options.host.regained();
   }
 }

@@ -30,14 +30,19 @@ export interface PermitsOptions {
   readonly store: LimitStore;
   readonly clock: Clock;
   readonly meter: Meter;
-  readonly self: () => Instance;
-  readonly error: (error: unknown) => void;
+  readonly host: PermitsHost;
+}
+
+/** The instance that permits are for. */
+export interface PermitsHost {
+  self(): Instance;
+  failed(error: unknown): void;
   /** What holds for a scope has changed. */
-  readonly changed: () => void;
+  changed(): void;
   /** A breaker has turned by what this instance told, or has its trial here. */
-  readonly turned: (scope: ScopeRef, to: 'open' | 'trial' | 'closed', until?: Date) => void;
+  turned(scope: ScopeRef, to: 'open' | 'trial' | 'closed', until?: Date): void;
   /** A scope that was declared is not there, so nothing of it may start. */
-  readonly missing: () => void;
+  missing(): void;
 }
 
 /** For how long a permit may be used again without asking: a dead instance's permits count so long at most. */
@@ -179,7 +184,7 @@ export class Permits {
       if (known === undefined) this.#known.set(text, newKnown(scope, limits));
       else known.limits = limits;
     }
-    if (isNew) this.#options.changed();
+    if (isNew) this.#options.host.changed();
   }
 
   /** To be called before a claim: reads limits that have changed, unless that was done a moment ago. */
@@ -239,7 +244,7 @@ export class Permits {
       if (known === undefined) continue;
       const started = used.get(text) ?? 0;
       if (started > 0) this.started(text, started);
-      if (started > 0 && known.trial === ticket) this.#options.turned(known.ref, 'trial');
+      if (started > 0 && known.trial === ticket) this.#options.host.turned(known.ref, 'trial');
       const left = count - started;
       const grant = ticket.grants.get(text);
       if (left > 0 && grant !== undefined && known.limits.rate !== undefined)
@@ -323,11 +328,11 @@ export class Permits {
     this.#stopped = true;
     this.#spare?.cancel();
     await this.#inTurn(async () => {
-      const { store, self } = this.#options;
+      const { store, host } = this.#options;
       const asked = [...this.#known.values()].filter(({ seq }) => seq > 0);
-      if (asked.length > 0 && self().life === this.#life)
+      if (asked.length > 0 && host.self().life === this.#life)
         await this.#exchange(asked.map((known) => ({ known, starts: 0 })));
-      if (!this.isInUse) await store.drop(self().life);
+      if (!this.isInUse) await store.drop(host.self().life);
     });
   }
 
@@ -348,7 +353,7 @@ export class Permits {
 
   /** A lost lease begins another life, which has nothing yet. */
   #beginLife(): void {
-    const { life } = this.#options.self();
+    const { life } = this.#options.host.self();
     if (life === this.#life) return;
     this.#life = life;
     this.#tickets.clear();
@@ -507,16 +512,16 @@ export class Permits {
       }
     }
     for (const { known } of asking) this.#tellTurn(known, grants.get(scopeText(known.ref)));
-    if (isNew) this.#options.changed();
-    if (isMissing) this.#options.missing();
+    if (isNew) this.#options.host.changed();
+    if (isMissing) this.#options.host.missing();
     return grants;
   }
 
   #tellTurn({ ref, limits }: Known, grant: ScopeGrant | undefined): void {
-    const { turned } = this.#options;
-    if (grant?.turned === 'closed') turned(ref, 'closed');
+    const { host } = this.#options;
+    if (grant?.turned === 'closed') host.turned(ref, 'closed');
     else if (grant?.turned === 'open')
-      turned(ref, 'open', new Date(grant.at.getTime() + (limits.breaker?.pauseMs ?? 0)));
+      host.turned(ref, 'open', new Date(grant.at.getTime() + (limits.breaker?.pauseMs ?? 0)));
   }
 
   #ask(known: Known, starts: number): ScopeAsk {
@@ -571,7 +576,7 @@ export class Permits {
     }
     this.#spare ??= clock.timer(waitMs ?? (isContended ? SPARE_MS.contended : SPARE_MS.alone), () => {
       this.#spare = undefined;
-      const returning = this.#returnNow().catch((error: unknown) => this.#options.error(error));
+      const returning = this.#returnNow().catch((error: unknown) => this.#options.host.failed(error));
       clock.track?.(returning);
     });
   }

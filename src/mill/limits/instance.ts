@@ -4,7 +4,7 @@ import { OptionError, StoreError } from '../../core/errors.js';
 import type { Meter } from '../../core/meter.js';
 import { show } from '../../core/options.js';
 import { publish } from '../../engine/limits/definitions.js';
-import { Permits, type PermitsOptions } from '../../engine/limits/permits.js';
+import { Permits, type PermitsHost } from '../../engine/limits/permits.js';
 import {
   isKeyedScope,
   readLeases,
@@ -31,7 +31,7 @@ export interface InstanceLimitsOptions {
   readonly meter: Meter;
   readonly self: () => Instance;
   /** A breaker has turned, or has its trial here. */
-  readonly turned: PermitsOptions['turned'];
+  readonly turned: PermitsHost['turned'];
   /** What holds for a name has changed. */
   readonly changed: () => void;
   readonly error: (error: unknown, where: string) => void;
@@ -56,11 +56,13 @@ export class InstanceLimits {
         store: store.limits,
         clock: store.clock,
         meter,
-        self,
-        changed,
-        turned,
-        missing: () => this.announce(),
-        error: (problem) => error(problem, 'limits'),
+        host: {
+          self,
+          changed,
+          turned,
+          missing: () => this.announce(),
+          failed: (problem) => error(problem, 'limits'),
+        },
       });
   }
 

@@ -7,16 +7,21 @@ export interface ElectionOptions {
   readonly planner: PlannerStore;
   readonly instances: InstanceStore;
   readonly clock: Clock;
-  readonly self: () => Instance;
   /** Decides when a leader whose lease has ended may be declared dead. */
   readonly detector: Pick<FailureDetector, 'observe' | 'waitMs'>;
+  readonly candidate: Candidate;
+}
+
+/** The instance that may lead. */
+export interface Candidate {
+  self(): Instance;
   /** True while this instance holds its own lease; only then may it lead. */
-  readonly mayLead: () => boolean;
+  mayLead(): boolean;
   /** Has the cluster read again: a lease should have ended by now. */
-  readonly look: () => void;
-  readonly gained: (term: Term) => void;
-  readonly lost: (term: Term, reason: string) => void;
-  readonly error: (error: unknown) => void;
+  look(): void;
+  gained(term: Term): void;
+  lost(term: Term, reason: string): void;
+  failed(error: unknown): void;
 }
 
 /** An ended lease is checked this much later, so that the server agrees that it has ended. */
@@ -56,23 +61,23 @@ export class Election {
     if (this.#term !== undefined) return;
     this.#timer?.cancel();
     if (!hasRoom) return;
-    const { detector, clock, self, look } = this.#options;
+    const { detector, clock, candidate } = this.#options;
     detector.observe(leases);
     const holder = leases.instances.find((one) => one.life === leader?.life && !one.dead);
     // This instance may still be recorded as the leader from before it lost its lease for a while: it then takes the
     // next term.
-    const mine = holder !== undefined && holder.life === self().life;
+    const mine = holder !== undefined && holder.life === candidate.self().life;
     const waitMs = holder === undefined || mine ? 0 : detector.waitMs(holder);
     if (holder === undefined || mine) this.#run(leader?.term, undefined);
     else if (waitMs <= 0) this.#run(leader?.term, holder);
-    else this.#timer = clock.timer(waitMs + SLACK_MS, look);
+    else this.#timer = clock.timer(waitMs + SLACK_MS, () => candidate.look());
   }
 
   /** Gives up leadership because the instance has lost its lease, or another instance was seen to lead. */
   lose(reason: string): void {
     const term = this.#term;
     this.#term = undefined;
-    if (term !== undefined) this.#options.lost(term, reason);
+    if (term !== undefined) this.#options.candidate.lost(term, reason);
   }
 
   /** Hands leadership over at once, and takes no further part in elections. */
@@ -99,23 +104,23 @@ export class Election {
   }
 
   #run(from: number | undefined, holder: Instance | undefined): void {
-    if (this.#running !== undefined || this.#isLeaving || !this.#options.mayLead()) return;
+    if (this.#running !== undefined || this.#isLeaving || !this.#options.candidate.mayLead()) return;
     this.#running = this.#campaign(from, holder)
-      .catch((error: unknown) => this.#options.error(error))
+      .catch((error: unknown) => this.#options.candidate.failed(error))
       .finally(() => (this.#running = undefined));
   }
 
   async #campaign(from: number | undefined, holder: Instance | undefined): Promise<void> {
-    const { planner, instances, self, mayLead, gained } = this.#options;
+    const { planner, instances, candidate } = this.#options;
     // An instance that was only late may renew at this moment: the fence decides.
     if (holder !== undefined && (await instances.fence(holder)) === undefined) return;
-    const term = await planner.lead(self(), from);
+    const term = await planner.lead(candidate.self(), from);
     if (term === undefined) return;
-    if (this.#closed || this.#isLeaving || !mayLead() || self().life !== term.life)
+    if (this.#closed || this.#isLeaving || !candidate.mayLead() || candidate.self().life !== term.life)
       await planner.resign(term);
     else {
       this.#term = term;
-      gained(term);
+      candidate.gained(term);
     }
   }
 }

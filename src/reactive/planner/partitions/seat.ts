@@ -40,13 +40,20 @@ export class Seat implements PlannerHost {
 
   constructor(options: SeatOptions) {
     this.#options = options;
-    const { reactive, host } = options;
+    const { reactive, host, instances, clock, detector, self, mayLead, look } = options;
     this.#election = new Election({
-      ...options,
       planner: reactive.planner,
-      gained: (term) => this.#gained(term),
-      lost: (term, reason) => this.#lost(term, reason),
-      error: (error) => host.error(error, 'lead'),
+      instances,
+      clock,
+      detector,
+      candidate: {
+        self,
+        mayLead,
+        look,
+        gained: (term) => this.#gained(term),
+        lost: (term, reason) => this.#lost(term, reason),
+        failed: (error) => host.error(error, 'lead'),
+      },
     });
   }
 
