@@ -1,5 +1,6 @@
 import { OptionError } from './errors.js';
 import { HALF_PAIR, show } from './options.js';
+import { setOwn } from './set-own.js';
 
 /** What a store accepts beyond JSON values and dates, and how it measures size. */
 export interface PayloadRules {
@@ -105,10 +106,7 @@ class PayloadWalk {
       }
       if (key.includes('\0'))
         return this.#refuse(at, 'has U+0000 in a key, which cannot be stored', 'leave it out');
-      // `copy['__proto__'] = …` would set the prototype.
-      const kept = this.value(item, at, depth + 1);
-      if (key === '__proto__') define(copy, key, kept);
-      else copy[key] = kept;
+      setOwn(copy, key, this.value(item, at, depth + 1));
     }
     return copy;
   }
@@ -116,10 +114,6 @@ class PayloadWalk {
   #refuse(path: string, what: string, fix: string): never {
     throw new OptionError(`${this.#where}: ${path} ${what}; ${fix}.`);
   }
-}
-
-function define(target: object, key: string, value: unknown): void {
-  Object.defineProperty(target, key, { value, enumerable: true, configurable: true, writable: true });
 }
 
 /**

@@ -1,5 +1,6 @@
 import type { JobRecord } from '../../core/records/job.js';
 import { orderOf } from '../../core/records/limit-order.js';
+import { setOwn } from '../../core/set-own.js';
 import type { Claimant } from '../../store/port.js';
 import type { KeyedKind } from '../limits/keys.js';
 
@@ -16,14 +17,7 @@ export function copyOf<T>(value: T): T {
   if (value instanceof Date) return new Date(value.getTime()) as T;
   if (Array.isArray(value)) return value.map(copyOf) as T;
   const copy: Record<string, unknown> = {};
-  for (const [key, item] of Object.entries(value)) {
-    Object.defineProperty(copy, key, {
-      value: copyOf(item),
-      enumerable: true,
-      configurable: true,
-      writable: true,
-    });
-  }
+  for (const [key, item] of Object.entries(value)) setOwn(copy, key, copyOf(item));
   return copy as T;
 }
 

@@ -1,5 +1,6 @@
 import { BSON, Long, ObjectId, type Document } from 'mongodb';
 import type { TaskRecord, TaskStatus } from '../../core/records/task.js';
+import { setOwn } from '../../core/set-own.js';
 import { EXACT, exactText, OrderedDocument, readExact } from '../exact.js';
 import { isBsonRegExp, regExpOf } from '../values.js';
 
@@ -47,14 +48,7 @@ function readable(value: unknown): unknown {
   if (isBsonRegExp(value)) return regExpOf(value);
   if (Object.getPrototypeOf(value) !== Object.prototype) return value;
   const copy: Record<string, unknown> = {};
-  for (const [key, item] of Object.entries(value)) {
-    Object.defineProperty(copy, key, {
-      value: readable(item),
-      enumerable: true,
-      configurable: true,
-      writable: true,
-    });
-  }
+  for (const [key, item] of Object.entries(value)) setOwn(copy, key, readable(item));
   return copy;
 }
 

@@ -1,4 +1,5 @@
 import { HALF_PAIR } from '../../core/options.js';
+import { setOwn } from '../../core/set-own.js';
 
 /**
  * How values are stored in jsonb. JSON has no dates, and jsonb no negative zero. Each becomes an object with one key
@@ -33,7 +34,7 @@ export function fromStored(value: unknown): unknown {
   if (keys.length === 1 && key !== undefined && MARK.test(key)) return unmarked(key, Reflect.get(value, key));
   for (const name of keys) {
     const item: unknown = Reflect.get(value, name);
-    if (typeof item === 'object' && item !== null) define(value, name, fromStored(item));
+    if (typeof item === 'object' && item !== null) setOwn(value, name, fromStored(item));
   }
   return value;
 }
@@ -42,11 +43,6 @@ function unmarked(key: string, item: unknown): unknown {
   if (key === '$date') return new Date(String(item));
   if (key === '$number') return Number(item);
   return { [key.slice(1)]: fromStored(item) };
-}
-
-/** `object.__proto__ = …` would set the prototype instead of a property. */
-function define(target: object, key: string, value: unknown): void {
-  Object.defineProperty(target, key, { value, enumerable: true, configurable: true, writable: true });
 }
 
 /** True if the text of a row may contain marked values. */
