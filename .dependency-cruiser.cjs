@@ -103,6 +103,14 @@ module.exports = {
       },
     },
     {
+      name: 'one-async-storage',
+      comment: 'Each costs every promise of the process time, for good: use core/call-context.ts.',
+      severity: 'error',
+      // A compat entry has one for all that it makes.
+      from: { path: '^src/', pathNot: ['^src/core/(call-context|clock)\\.ts$', '^src/compat/'] },
+      to: { path: '^(node:)?async_hooks$' },
+    },
+    {
       name: 'known-folders',
       comment: 'A new folder in src/ gets its place in the table of layers first.',
       severity: 'error',

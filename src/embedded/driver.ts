@@ -1,7 +1,7 @@
-import { AsyncLocalStorage } from 'node:async_hooks';
 import { PGlite } from '@electric-sql/pglite';
 import { systemClock, within } from '../core/clock.js';
 import { StoreError, TidemillError } from '../core/errors.js';
+import { CallContext } from '../core/call-context.js';
 import type { Driver, Queryable } from '../sql/connection/driver.js';
 import { shareFolder, takeFolder } from './folder.js';
 import { PrivateFolder } from './private-files.js';
@@ -64,9 +64,9 @@ const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve)
 /** A driver that does not close the database. */
 export function borrowed(database: EmbeddedDatabase): Driver {
   /** The transaction that the running code is inside. */
-  const inside = new AsyncLocalStorage<PGliteTransaction>();
+  const inside = new CallContext<PGliteTransaction>();
   const checkOutside = (): void => {
-    if (inside.getStore()?.closed !== false) return;
+    if (inside.value?.closed !== false) return;
     throw new TidemillError(
       'INSIDE_TRANSACTION',
       'Pass `transaction` to every call inside withTransaction: the embedded database has one connection, so ' +

@@ -1,5 +1,5 @@
-import { AsyncLocalStorage } from 'node:async_hooks';
 import { StoreError } from '../core/errors.js';
+import { CallContext } from '../core/call-context.js';
 import type { Queryable } from '../sql/connection/driver.js';
 import { sqlState } from '../sql/connection/errors.js';
 import type { Shortage } from '../store/port.js';
@@ -62,7 +62,7 @@ export class Connections<C extends PostgresClient = PostgresClient> {
   readonly #turns: ConnectionTurns;
   /** Calls that wait, here or in the pool itself, the longest first. */
   readonly #waiting = new Set<{ readonly use: Use; readonly since: number }>();
-  readonly #inside = new AsyncLocalStorage<true>();
+  readonly #inside = new CallContext<true>();
   readonly #seenAt = new WeakMap<C, number>();
   readonly #taken = new WeakMap<C, Taken>();
   readonly #patience: Patience;
@@ -117,7 +117,7 @@ export class Connections<C extends PostgresClient = PostgresClient> {
     work: (client: C) => Promise<{ readonly broken: boolean; readonly end: () => T }>,
   ): Promise<T> {
     const { ownMs, lentMs, nestedMs } = this.#patience;
-    const callersMs = this.#inside.getStore() === true ? nestedMs : lentMs;
+    const callersMs = this.#inside.value === true ? nestedMs : lentMs;
     const client = await this.take(use, use === 'own' ? ownMs : callersMs);
     let broken = true;
     try {

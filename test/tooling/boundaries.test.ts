@@ -49,6 +49,7 @@ const offences: [rule: string, file: string, statement: string][] = [
   ],
   ['prom-client-driver-in-one-place', 'src/engine/bad-metrics.ts', `import 'prom-client';`],
   ['@opentelemetry/api-driver-in-one-place', 'src/jobs/bad-spans.ts', `import '@opentelemetry/api';`],
+  ['one-async-storage', 'src/core/bad-storage.ts', `import 'node:async_hooks';`],
   ['known-folders', 'src/elsewhere/bad.ts', `import '../core/target.js';`],
   ['shipped-code-stays-in-src', 'src/core/bad-reach.ts', `import '../../test/target.js';`],
   ['no-import-by-own-name', 'src/core/bad-name.ts', `import type {} from 'tidemill';`],

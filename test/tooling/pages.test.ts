@@ -204,7 +204,7 @@ function foldersIn(text: string, path: string): readonly string[] {
 /** Words that every engineer of this field knows, in the singular. Our own words belong in the glossary. */
 const COMMON: ReadonlySet<string> = new Set(
   `admission all argument asset backoff board body builder cache cancel cancelled call change channel cli client clock
-  collection command condition connection cron demo election embedded emitter engine enqueuer error fatal fetcher folder
+  collection command condition connection context cron demo election embedded emitter engine enqueuer error fatal fetcher folder
   fragment gate grace histogram hold hook insert insertion interval listen listener listening login loop majority memory metric
   model mongo mongodb monitor mutex notifier option ordered otel outage output page parameter peer pool position postgres
   prepared private processe prometheus reader recorder refusal response result rollback run runner runtime scan scanner

@@ -8,9 +8,15 @@ type HookName = 'onStart' | 'onDocument' | 'onIdle' | 'onStop' | 'onError';
 
 /** A hook of the user that is being called. */
 interface HookCall {
+  readonly of: MongoCron;
   readonly name: HookName;
   isOver: boolean;
+  /** The call of another queue's hook that this one is inside of. */
+  readonly outer: HookCall | undefined;
 }
+
+/** One for all queues: each storage takes time from all promises, for good. */
+const hookCalls = new AsyncLocalStorage<HookCall>();
 
 /**
  * Turns a collection into a queue, as mongodb-cron does. Duties: pass the options on to a `Scheduler`, call the hooks with
@@ -20,7 +26,6 @@ export class MongoCron implements Cron {
   protected readonly config: MongoCronCfg;
   readonly #scheduler: Scheduler<Document>;
   readonly #documents: CronDocuments;
-  readonly #hook = new AsyncLocalStorage<HookCall>();
   #isIdle = false;
   /** `onStop` has not been called since the last start. */
   #isOpen = false;
@@ -78,8 +83,9 @@ export class MongoCron implements Cron {
   }
 
   get #currentHook(): HookCall | undefined {
-    const call = this.#hook.getStore();
-    return call?.isOver === false ? call : undefined;
+    let call = hookCalls.getStore();
+    while (call !== undefined && (call.of !== this || call.isOver)) call = call.outer;
+    return call;
   }
 
   /** The scheduler waits for hooks, so a hook that waited for the scheduler would never end. */
@@ -89,9 +95,9 @@ export class MongoCron implements Cron {
   }
 
   async #call(name: HookName, call: () => unknown): Promise<void> {
-    const hook = { name, isOver: false };
+    const hook = { of: this, name, isOver: false, outer: hookCalls.getStore() };
     try {
-      await this.#hook.run(hook, call);
+      await hookCalls.run(hook, call);
     } finally {
       hook.isOver = true;
     }

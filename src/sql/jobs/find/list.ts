@@ -67,7 +67,7 @@ export function conditions(filter: JobFilter, parameters: JobParameters): string
 function fieldConditions(column: string, fields: FieldValues, parameters: JobParameters): string[] {
   return Object.entries(fields).map(([path, value]) => {
     if (!isStorable(path) || (typeof value === 'string' && !isStorable(value))) return 'false';
-    const keys = path.split('..').map((key) => `.${JSON.stringify(key)}`);
+    const keys = path.split('.').map((key) => `.${JSON.stringify(key)}`);
     const test = parameters.add(`$${keys.join('')} ? (@ == $value)`, 'text');
     return `jsonb_path_exists(${column}, ${test}::jsonpath, ${parameters.add(JSON.stringify({ value }), 'text')}::jsonb, true)`;
   });
