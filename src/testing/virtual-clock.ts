@@ -14,8 +14,11 @@ interface Entry {
 /** How long, in real time, to wait for work that waits for something outside this clock. */
 const PATIENCE_MS = 25;
 const BRIEF_TICKS = 30;
+/** After so many turns of the event loop without progress, the next ones come a millisecond apart. */
+const BUSY_TURNS = 20;
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+const restingTurn = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 1));
 
 async function brieflyIdle(): Promise<void> {
   for (let tick = 0; tick < BRIEF_TICKS; tick += 1) await Promise.resolve();
@@ -111,11 +114,16 @@ class Virtual implements VirtualClock {
     if (this.#tracked.size === 0) return;
     let giveUpAt = 0;
     let known = new Set<Promise<unknown>>();
+    let idleTurns = 0;
     for (let quiet = 0; quiet < 2;) {
-      await turn();
+      await (idleTurns < BUSY_TURNS ? turn() : restingTurn());
+      idleTurns += 1;
       const moving = [...this.#tracked].filter((work) => !this.#parked.has(work));
       // New work is progress, so the wait starts over.
-      if (moving.some((work) => !known.has(work))) giveUpAt = performance.now() + PATIENCE_MS;
+      if (moving.some((work) => !known.has(work))) {
+        giveUpAt = performance.now() + PATIENCE_MS;
+        idleTurns = 0;
+      }
       known = new Set(moving);
       quiet = moving.length === 0 ? quiet + 1 : 0;
       if (moving.length > 0 && performance.now() > giveUpAt) {

@@ -13,12 +13,14 @@ export const EMBEDDED_SUITES: readonly string[] = [
   'keys of reactive tasks',
   'kinds of documents',
   'large payloads',
+  'limits of jobs',
   'markCompleted',
   'payloads beyond the limit',
   'planning of changes',
   'random interleavings with shrinking',
   'reading tasks',
   'tasks and documents in the dashboard',
+  'use of limits',
 ];
 
 export const runsOn = (store: string, suite: string): boolean =>

@@ -121,11 +121,6 @@ function describeOn(store: (typeof stores)[number], what: string, facts: (store:
   });
 }
 
-/** Runs the same tests on every store, the embedded one included: all of them have limits. */
-export function eachLimitedStore(what: string, facts: (store: StoreCase) => void): void {
-  for (const store of stores) describeOn(store, what, facts);
-}
-
 /** The address of a test's own database, with every right. */
 export function asAdmin(uri: string): string {
   const [, admin] = /\/\/(?<user>[^@/]*)@/u.exec(inject('mongoAdminUri')) ?? [];

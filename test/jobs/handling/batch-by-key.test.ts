@@ -4,7 +4,7 @@ import { StoreError } from '../../../src/core/errors.js';
 import { defineJob, OptionError, type BatchOptions, type Job, type Tidemill } from '../../../src/index.js';
 import { memory } from '../../../src/memory/index.js';
 import { aMill, gate, until } from '../../support/mills.js';
-import { eachLimitedStore } from '../../support/stores.js';
+import { eachStore } from '../../support/stores.js';
 
 interface Row {
   readonly key: string;
@@ -37,7 +37,7 @@ function noting(mill: Tidemill, options: BatchOptions): string[] {
   return calls;
 }
 
-eachLimitedStore('batches by key', ({ open }) => {
+eachStore('batches by key', ({ open }) => {
   it('gives a handler jobs of one key in one call, though other keys lie between them', async () => {
     const mill = aMill(open());
     const calls = noting(mill, { size: 3, concurrency: 2 });

@@ -2,12 +2,12 @@ import { expect, it } from 'vitest';
 import type { Tidemill } from '../../../src/index.js';
 import { once } from '../../../src/testing/conformance/fixtures.js';
 import { aMill, gate, until } from '../../support/mills.js';
-import { eachLimitedStore } from '../../support/stores.js';
+import { eachStore } from '../../support/stores.js';
 
 const codesOf = async (mill: Tidemill, id: string): Promise<string[]> =>
   (await mill.why({ kind: 'jobs', id })).map(({ code }) => code);
 
-eachLimitedStore('limits in operation', ({ open }) => {
+eachStore('limits in operation', ({ open }) => {
   it('a change goes field by field, outlives a restart, and ends with a reset', async () => {
     const store = open();
     const aWorker = async (): Promise<Tidemill> => {

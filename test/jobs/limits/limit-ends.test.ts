@@ -1,9 +1,9 @@
 import { expect, it } from 'vitest';
 import { defineJob } from '../../../src/index.js';
 import { aMill, gate, until } from '../../support/mills.js';
-import { eachLimitedStore } from '../../support/stores.js';
+import { eachStore } from '../../support/stores.js';
 
-eachLimitedStore('ends of limited work', ({ open }) => {
+eachStore('ends of limited work', ({ open }) => {
   it('a handler that completes in a transaction across a stop frees its limit', async () => {
     const store = open();
     const [mill, next] = [aMill(store), aMill(store)];

@@ -1,9 +1,9 @@
 import { expect, it } from 'vitest';
 import type { UpdateChanges } from '../../../src/index.js';
 import { aMill, until } from '../../support/mills.js';
-import { eachLimitedStore } from '../../support/stores.js';
+import { eachStore } from '../../support/stores.js';
 
-eachLimitedStore('keys of jobs', ({ open }) => {
+eachStore('keys of jobs', ({ open }) => {
   it('a key comes from a path into the payload, a function of it, or by hand', async () => {
     const mill = aMill(open());
     mill.job('by-path', { limits: { perKey: { key: 'customer.id' } } }, () => undefined);

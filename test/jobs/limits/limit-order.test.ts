@@ -3,7 +3,7 @@ import type { JobOptions, Tidemill } from '../../../src/index.js';
 import type { Store } from '../../../src/store/port.js';
 import { once } from '../../../src/testing/conformance/fixtures.js';
 import { aMill, gate, until } from '../../support/mills.js';
-import { eachLimitedStore } from '../../support/stores.js';
+import { eachStore } from '../../support/stores.js';
 
 const inOrder = (whileRetrying?: 'hold' | 'pass') => ({
   perKey: { key: 'key', order: 'fifo', ...(whileRetrying === undefined ? {} : { whileRetrying }) } as const,
@@ -15,7 +15,7 @@ const inAMonth = (): Date => new Date(Date.now() + 30 * 86_400_000);
 
 type Handler = (job: { data: { n: number }; attempt: number }) => unknown;
 
-eachLimitedStore('order of the jobs of a key', ({ open }) => {
+eachStore('order of the jobs of a key', ({ open }) => {
   /** Two mills of one cluster that run `work`. */
   async function two(
     options: JobOptions,

@@ -46,7 +46,7 @@ async function measure(mills: number, options: JobOptions, runMs: number, untilM
       seen.running -= 1;
     });
   const ready = Promise.all([
-    all[0]?.enqueueMany(Array.from({ length: 1_000 }, () => ({ name: 'work', data: {} }))),
+    all[0]?.enqueueMany(Array.from({ length: 200 }, () => ({ name: 'work', data: {} }))),
     ...all.map((mill) => mill.start()),
   ]);
   const started = new AbortController();

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { Tidemill } from '../../../src/index.js';
 import { until } from '../../../src/testing/conformance/fixtures.js';
-import { eachLimitedStore } from '../../support/stores.js';
+import { eachStore } from '../../support/stores.js';
 
 /**
  * Long beside the round trips between two runs, so that a permit that lies idle longer than those shows. Runs grow longer
@@ -38,7 +38,7 @@ class Busy {
   }
 }
 
-eachLimitedStore('use of limits', ({ open }) => {
+eachStore('use of limits', ({ open }) => {
   it('reaches 95 percent of a concurrency and of a rate for four seconds on end, on two mills', async () => {
     const store = open();
     const busy = new Busy();

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { Tidemill } from '../../../src/index.js';
 import { until } from '../../../src/testing/conformance/fixtures.js';
-import { eachLimitedStore } from '../../support/stores.js';
+import { eachStore } from '../../support/stores.js';
 
 /** Counts what runs at once and when it started. */
 function observer(ms: number) {
@@ -25,7 +25,7 @@ const RATE_MS = 500;
 const inWindow = (starts: readonly number[], from: number): number =>
   starts.filter((at) => at >= from && at < from + RATE_MS).length;
 
-eachLimitedStore('limits of jobs', ({ open }) => {
+eachStore('limits of jobs', ({ open }) => {
   async function run(count: number, define: (mill: Tidemill) => void, mills = 2): Promise<Tidemill[]> {
     const store = open();
     const all = Array.from({ length: mills }, () => new Tidemill({ store, logger: false, concurrency: 20 }));
@@ -107,7 +107,7 @@ eachLimitedStore('limits of jobs', ({ open }) => {
   });
 });
 
-eachLimitedStore('limits that change', ({ open }) => {
+eachStore('limits that change', ({ open }) => {
   it('set limits a name that had no limit before on every mill within 2.5 s', async () => {
     const store = open();
     const { seen, handler } = observer(30);
