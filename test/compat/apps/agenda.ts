@@ -9,8 +9,8 @@ export function defineShop(agenda: Scheduler, shop: Shop): void {
 }
 
 /** Places all orders: some are charged at once, all others and the mails are for later. */
-export async function placeOrders(agenda: Scheduler): Promise<void> {
-  const later = new Date(Date.now() + LATER_MS);
+export async function placeOrders(agenda: Scheduler, laterMs = LATER_MS): Promise<void> {
+  const later = new Date(Date.now() + laterMs);
   await agenda.every(
     '0 3 * * *',
     'report',

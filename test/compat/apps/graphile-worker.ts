@@ -7,9 +7,13 @@ interface Connection {
   readonly schema: string;
 }
 
-export async function placeOrders({ makeWorkerUtils, Logger }: Graphile, place: Connection): Promise<void> {
+export async function placeOrders(
+  { makeWorkerUtils, Logger }: Graphile,
+  place: Connection,
+  laterMs = LATER_MS,
+): Promise<void> {
   const utils = await makeWorkerUtils({ ...place, logger: new Logger(() => () => undefined) });
-  const runAt = new Date(Date.now() + LATER_MS);
+  const runAt = new Date(Date.now() + laterMs);
   const once = { maxAttempts: 1 };
   for (const order of AT_ONCE) await utils.addJob('charge', { order }, once);
   for (const order of LATER) await utils.addJob('charge', { order }, { ...once, runAt });

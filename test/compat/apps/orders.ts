@@ -24,12 +24,19 @@ export class Shop {
   report(of: { readonly region: string }): void {
     this.reports.push(of.region);
   }
+
+  /** All that has come of the orders; in any order, since workers run side by side. */
+  get outcome(): { readonly charged: readonly string[]; readonly mailed: readonly string[] } {
+    return { charged: [...this.charged].sort(), mailed: [...this.mailed].sort() };
+  }
 }
 
 export const ORDERS: readonly string[] = ['order-1', 'order-2', 'order-3', 'order-4', 'order-5'];
 /** The first three are charged at once, on the library that the shop came from; the others when they are due. */
 export const AT_ONCE: readonly string[] = ORDERS.slice(0, 3);
 export const LATER: readonly string[] = ORDERS.slice(3);
+/** What comes of the orders in the end, once the declined card is charged again: on every library. */
+export const OUTCOME: Shop['outcome'] = { charged: ORDERS, mailed: ORDERS };
 /** Long enough that the old workers have stopped by then; `bringForward` makes it now. */
 export const LATER_MS = 600_000;
 

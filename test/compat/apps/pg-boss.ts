@@ -8,8 +8,8 @@ export async function createQueues(boss: Boss): Promise<void> {
   await boss.createQueue('report');
 }
 
-export async function placeOrders(boss: Boss): Promise<void> {
-  const startAfter = new Date(Date.now() + LATER_MS);
+export async function placeOrders(boss: Boss, laterMs = LATER_MS): Promise<void> {
+  const startAfter = new Date(Date.now() + laterMs);
   await boss.schedule('report', '0 3 * * *', { region: 'north' }, { tz: 'Europe/Berlin' });
   for (const order of AT_ONCE) await boss.send('charge', { order });
   for (const order of LATER) await boss.send('charge', { order }, { startAfter });
