@@ -19,14 +19,18 @@ async function write(name: string, edit: (source: string) => string): Promise<st
   return folder;
 }
 
-async function run(folder: string, uri: string): Promise<string> {
-  const env = { ...process.env, MONGODB_URI: uri };
+async function run(folder: string, uri: string, given: Record<string, string> = {}): Promise<string> {
+  const env = { ...process.env, ...given, MONGODB_URI: uri };
   const { stdout } = await promisify(execFile)(process.execPath, ['main.js'], { cwd: folder, env });
   return stdout;
 }
 
 /** What the application prints with the original library. The import of our entry is the only line that changes. */
-export async function runOriginal(name: string, uri: string): Promise<string> {
+export async function runOriginal(
+  name: string,
+  uri: string,
+  given: Record<string, string> = {},
+): Promise<string> {
   await fetchPackages('test/originals');
   const entry = `'tidemill/compat/${name}'`;
   const folder = await write(name, (source) => {
@@ -34,7 +38,7 @@ export async function runOriginal(name: string, uri: string): Promise<string> {
     return source.replace(entry, `'${name}'`);
   });
   await symlink(originals, join(folder, 'node_modules'));
-  return run(folder, uri);
+  return run(folder, uri, given);
 }
 
 /** What it prints with the packed package, and the same driver. */
