@@ -7,7 +7,7 @@ import { FailureDetector } from './failure-detector.js';
 import type { Instance, InstanceStore, Registration, Rival } from '../../store/port.js';
 
 /** Who works under the lease. */
-export interface LeaseHost {
+interface LeaseHost {
   /** What this instance runs. Called at each renewal. */
   describe(): Pick<Registration, 'names' | 'policies' | 'tasks' | 'capacity' | 'plans'>;
   /** The lease was taken over, or not renewed in time. Abort everything that runs under it. */

@@ -13,7 +13,7 @@ export interface ElectionOptions {
 }
 
 /** The instance that may lead. */
-export interface Candidate {
+interface Candidate {
   self(): Instance;
   /** True while this instance holds its own lease; only then may it lead. */
   mayLead(): boolean;
