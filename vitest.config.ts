@@ -27,8 +27,8 @@ export default defineConfig({
     isolate: false,
     setupFiles: 'test/support/setup.ts',
     restoreMocks: true,
-    // Most of a run is waiting for leases and polls, so six keep two cores busy. They share one server of each kind.
-    maxWorkers: 6,
+    // Much of a run is waiting for leases and polls, so five keep two cores busy. They share one server of each kind.
+    maxWorkers: 5,
     sequence: { sequencer: SlowFirst },
     // For whatever hangs. A test that waits in vain says so itself, earlier.
     testTimeout: 180_000,

@@ -6,6 +6,7 @@ import { keyedJobs, keyedTasks, type KeyedTable } from '../../src/sql/schema/mig
 import { namesIn } from '../../src/sql/schema/names.js';
 import { opened } from '../support/port.js';
 import { freshSchema } from '../support/stores.js';
+import { until } from '../support/mills.js';
 
 // In a database of its own: a vacuum keeps dead rows that any transaction of a database may still see.
 const NAME = `test_keys_${randomUUID().replaceAll('-', '')}`;
@@ -121,7 +122,14 @@ it.each(KINDS)(
     await fill(`'key-' || n % ${String(KEYS)}`, 'pending', `now() - interval '1 hour'`, BACKLOG);
     // The first claims learn that the keys are at their limit.
     while ((await claim(schema, work, 1_000)).more);
-    await pool.query(`vacuum ${work.wakes}, ${work.keys}`);
+    await until('no older transaction of another test keeps dead rows', async () => {
+      await pool.query(`vacuum ${work.wakes}, ${work.keys}`);
+      const { rows } = await pool.query(
+        'select from pg_stat_all_tables where relid in ($1::regclass, $2::regclass) and n_dead_tup > 0',
+        [work.wakes, work.keys],
+      );
+      return rows.length === 0;
+    });
     await fill(`'free-' || n % 10`, 'pending', 'now()', 100);
     const first = await claim(schema, work, 10);
     const second = await claim(schema, work, 10);

@@ -9,11 +9,15 @@ export class Shop {
   readonly charged: string[] = [];
   readonly mailed: string[] = [];
   readonly reports: string[] = [];
+  readonly refused: string[] = [];
   /** Cards that are declined, until the customer pays in another way. */
   readonly declined = new Set(['order-3']);
 
   charge({ order }: Order): void {
-    if (this.declined.has(order)) throw new Error(`the card for ${order} was declined`);
+    if (this.declined.has(order)) {
+      this.refused.push(order);
+      throw new Error(`the card for ${order} was declined`);
+    }
     this.charged.push(order);
   }
 

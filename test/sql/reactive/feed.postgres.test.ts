@@ -116,11 +116,14 @@ it('the reader of a partition deletes what it has planned, and leaves the change
 });
 
 it('writers wake the planner while the reader of any partition is idle', async () => {
-  const { store, isArmed } = await aTable();
+  const { store, tables, isArmed } = await aTable();
   const [one, other] = await divided(store);
   void one?.feed.next().catch(() => undefined);
   void other?.feed.next().catch(() => undefined);
-  await until('they ask to be woken', isArmed);
+  const idle = `select from ${tables.schema}.planner where idle union all
+    select from ${tables.schema}.planner_partitions where idle`;
+  await until('both ask to be woken', async () => (await tables.ask(idle)).length === 2);
+  expect(await isArmed()).toBe(true);
   await one?.feed.close();
   expect(await isArmed()).toBe(true);
   await other?.feed.close();
