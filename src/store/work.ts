@@ -114,7 +114,8 @@ export interface ClaimAnswer<W extends Work = JobRecord> {
   /**
    * Names with `keys` of which work is due that their keys hold up, each with the time at which the first of it can
    * run by itself, as its rate lets it through or, under `hold`, its head is due. Null: not before work of the name
-   * ends, which wakes the instances. `more` does not count such work. Absent: none.
+   * ends, which wakes the instances. `more` does not count such work. Absent: none. A name is left out while the claim has
+   * not come to all of its keys: then `more` is true, and another claim goes on.
    */
   readonly heldUp?: ReadonlyMap<string, Date | null>;
   readonly cluster: ClusterBrief;

@@ -92,6 +92,8 @@ export class ClaimLoop<W extends Work = Work> {
   /** A wake-up came since the last peek or claim was sent. */
   #called = false;
   #peeksNext = false;
+  /** The last claim took nothing, but did not come to all that is due. */
+  #isCut = false;
   /** Names with work due at the last peek. */
   #due: ReadonlySet<string> = new Set();
   /** More may be due than was claimed, so a free slot is a reason to claim. */
@@ -212,7 +214,10 @@ export class ClaimLoop<W extends Work = Work> {
     // No handlers here: `notify` wakes the loop when one is added.
     if (!peeksWithoutNames && host.defineNames().length === 0) return host.pollMs.max;
     // Peek even under a standing backlog: only a peek finds hand-written work.
-    if (reason === 'timer' || this.#peeksNext || clock.monotonic() - this.#peekedAt > host.pollMs.max) {
+    const isCut = this.#isCut;
+    this.#isCut = false;
+    const isTime = reason === 'timer' && !isCut;
+    if (isTime || this.#peeksNext || clock.monotonic() - this.#peekedAt > host.pollMs.max) {
       // Listen before peeking, so that nothing due in between is missed.
       if (reason === 'timer') await subscription.idle();
       const waitMs = await this.#untilDue();
@@ -233,7 +238,9 @@ export class ClaimLoop<W extends Work = Work> {
     if (answer.jobs.length === 0 && answer.cluster.now.getTime() >= this.#expiresAt) this.#peeksNext = true;
     if (answer.more) {
       await subscription.busy();
-      return answer.jobs.length > 0 ? 0 : Math.ceil(Math.random() * CONTENDED_MS);
+      // Another claim goes on where this one stopped, as with many keys at their limit; a peek may see nothing due there.
+      this.#isCut = answer.jobs.length === 0;
+      return this.#isCut ? Math.ceil(Math.random() * CONTENDED_MS) : 0;
     }
     await subscription.idle();
     if (gate?.holdsUp(request.limits.keys()) === true && !this.#peeksNext && this.#restMs > 0) {

@@ -130,8 +130,8 @@ export async function claimParts<W extends Work>(
 
 /** Names whose keys hold up due work, as `ClaimAnswer.heldUp`; absent if there is none. */
 export function heldUpOf(names: readonly NameAnswer[]): Pick<ClaimAnswer, 'heldUp'> {
-  const held = names.flatMap(({ name, held }) =>
-    held === undefined ? [] : [[name, held === null ? null : new Date(held)] as const],
+  const held = names.flatMap(({ name, more, held }) =>
+    more || held === undefined ? [] : [[name, held === null ? null : new Date(held)] as const],
   );
   return held.length === 0 ? {} : { heldUp: new Map(held) };
 }

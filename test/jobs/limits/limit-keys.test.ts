@@ -1,4 +1,4 @@
-import { expect, it } from 'vitest';
+import { expect, it, vi } from 'vitest';
 import type { UpdateChanges } from '../../../src/index.js';
 import { aMill, until } from '../../support/mills.js';
 import { eachStore } from '../../support/stores.js';
@@ -82,5 +82,40 @@ eachStore('keys of jobs', ({ open }) => {
     const last = Math.max(...few.map((tenant) => order.indexOf(tenant)));
     // What was claimed before the others were known to wait may run first: as much as there are slots.
     expect(last).toBeLessThan(2 * 101 + 10);
+  });
+
+  it('passes hundreds of keys that are held up without a pause, to reach the one behind them', async () => {
+    const store = open();
+    const limits = { perKey: { key: 'key', order: 'fifo' } } as const;
+    const held = Array.from({ length: 300 }, (_, n) => ({ name: 'sync', data: { key: `held-${String(n)}` } }));
+    const before = aMill(store, { concurrency: 100 });
+    let deferred = 0;
+    before.job<{ key: string }>('sync', { concurrency: 100, limits }, ({ defer }) => {
+      defer('1h');
+      deferred += 1;
+    });
+    await before.enqueueMany(held);
+    await before.start();
+    await until('each key is held by its first job', () => deferred === held.length);
+    await before.stop();
+    await before.enqueueMany(held);
+    const said: string[] = [];
+    const [claim, peek] = [store.jobs.claim.bind(store.jobs), store.jobs.peek.bind(store.jobs)];
+    vi.spyOn(store.jobs, 'claim').mockImplementation(async (request) => {
+      const answer = await claim(request);
+      said.push(answer.jobs.length === 0 && answer.more ? 'cut' : 'claimed');
+      return answer;
+    });
+    vi.spyOn(store.jobs, 'peek').mockImplementation((names) => {
+      said.push('peeked');
+      return peek(names);
+    });
+    const mill = aMill(store, { concurrency: 10, pollInterval: { min: '1h', max: '1h' } });
+    mill.job<{ key: string }>('sync', { concurrency: 10, limits }, ({ data }) => data.key);
+    const { id } = await mill.enqueue('sync', { key: 'free' });
+    await mill.start();
+    expect(await mill.jobs.result(id)).toBe('free');
+    // A peek may see nothing due, and then waits.
+    expect(said.filter((what, at) => what === 'cut' && said[at + 1] === 'peeked')).toEqual([]);
   });
 });

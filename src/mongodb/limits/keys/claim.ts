@@ -35,7 +35,18 @@ export interface KeyedAnswer<R> {
 }
 
 /** How many keys of each name were offered last: the more there are, the fewer jobs of each are read. */
-export type Turns = Map<string, number>;
+export type Turns = Map<string, Offered>;
+
+interface Offered {
+  /** How many keys. */
+  readonly count: number;
+  /** How many to look at next time, if that is more than usual: this claim met blocked keys only. */
+  readonly next: number;
+}
+
+/** Many keys at their limit are passed in few claims, each of which looks at more of them. */
+const WIDER = 4;
+const MOST_KEYS = 500;
 
 interface Named<R> {
   readonly work: ClaimableWork<R>;
@@ -87,7 +98,8 @@ async function claimKeyed<R>(
   const { name } = work;
   const rule = limit.keys ?? {};
   const each = readEach(turns, name, limit, mostOf(rule));
-  const keys = windowOf({ ...limit, max: mostKeys(limit) }) + 1;
+  const usual = windowOf({ ...limit, max: mostKeys(limit) }) + 1;
+  const keys = Math.max(usual, turns.get(name)?.next ?? 0);
   let read = await readKeys(mongo, work, rule, { keys, each });
   const { cluster } = read;
   const now = cluster.now.getTime();
@@ -98,7 +110,6 @@ async function claimKeyed<R>(
     await adoptKeyless(mongo, work, read.keyless);
     read = await readKeys(mongo, work, rule, { keys, each });
   }
-  turns.set(name, read.offered.length);
   const turn: Turn<R> = { work, limit, rule, request, now, until, each };
   const plan = planOf(turn, read.offered);
   const granted = await reserve(mongo, turn, plan.wishes);
@@ -106,7 +117,9 @@ async function claimKeyed<R>(
   const isFreed = await checkPermits(mongo, work, read.unchecked);
   const asked = plan.wishes.reduce((sum, { take }) => sum + take, 0);
   const more = plan.isMore || rows.length < asked || isFreed || read.offered.length === keys;
-  const heldUp = heldUpBy(turn, plan.wishes, read);
+  const next = more && rows.length === 0 ? Math.min(keys * WIDER, MOST_KEYS) : 0;
+  turns.set(name, { count: read.offered.length, next });
+  const heldUp = more ? undefined : heldUpBy(turn, plan.wishes, read);
   return {
     rows: rows.map(({ row }) => row),
     answer: { asked, more, ...(heldUp === undefined ? {} : { heldUp: new Map([[name, heldUp]]) }), cluster },
@@ -120,7 +133,7 @@ const nothing = <R>(cluster: ClusterBrief): KeyedAnswer<R> => ({
 
 /** How many jobs of each key to read: one more than it may give, so that it is known whether more are due. */
 function readEach(offered: Turns, name: string, { max, turns }: NameLimit, most: number): number {
-  const fair = turns?.each ?? Math.ceil(max / Math.max(1, offered.get(name) ?? 1));
+  const fair = turns?.each ?? Math.ceil(max / Math.max(1, offered.get(name)?.count ?? 1));
   return Math.min(most, fair, max) + 1;
 }
 
