@@ -87,7 +87,10 @@ eachStore('keys of jobs', ({ open }) => {
   it('passes hundreds of keys that are held up without a pause, to reach the one behind them', async () => {
     const store = open();
     const limits = { perKey: { key: 'key', order: 'fifo' } } as const;
-    const held = Array.from({ length: 300 }, (_, n) => ({ name: 'sync', data: { key: `held-${String(n)}` } }));
+    const held = Array.from({ length: 300 }, (_, n) => ({
+      name: 'sync',
+      data: { key: `held-${String(n)}` },
+    }));
     const before = aMill(store, { concurrency: 100 });
     let deferred = 0;
     before.job<{ key: string }>('sync', { concurrency: 100, limits }, ({ defer }) => {
