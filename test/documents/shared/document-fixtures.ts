@@ -171,11 +171,15 @@ const fixtures: readonly (FixtureCase & { readonly prepare?: () => void })[] = [
   },
 ];
 
-/** Runs the same tests on the documents of every store; on the embedded one only if they concern it. */
-export function eachDocumentStore(what: string, facts: (fixture: FixtureCase) => void): void {
+/** Runs the same tests on the documents of every store that is meant; on the embedded one only if they concern it. */
+export function eachDocumentStore(
+  what: string,
+  facts: (fixture: FixtureCase) => void,
+  isMeant: (fixture: FixtureCase) => boolean = () => true,
+): void {
   client = rawClient(inject('mongoUri'));
   pool = rawPool();
-  for (const fixture of fixtures.filter(({ name }) => runsOn(name, what))) {
+  for (const fixture of fixtures.filter((one) => isMeant(one) && runsOn(one.name, what))) {
     describe(`${what} (${fixture.name})`, () => {
       fixture.prepare?.();
       facts(fixture);
